@@ -12,7 +12,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.registry.limits import MAX_DEPTH, MAX_NODE_COUNT, Budget, Difference, Unusable, parse_document
+from ottla.registry.limits import (
+    MAX_DEPTH,
+    MAX_NODE_COUNT,
+    MAX_SHOWN_CHARS,
+    Budget,
+    Difference,
+    Unusable,
+    parse_document,
+)
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _PROMOTIONS = {
@@ -74,6 +82,7 @@ class AvroSchema:
         for one in references:
             self._parse(_document(one), "", 0)
         self._given = set(self._names)
+        self._budget = Budget(what="checking the defaults")
         self.complaint = ""  # references are registered already
         self.type = self._parse(_document(text), "", 0)
 
@@ -179,7 +188,7 @@ class AvroSchema:
         )
         if made.order not in _ORDERS:
             raise Unusable(f"Invalid order of the field {made.name}: {made.order}")
-        if made.has_default and not _is_value(made.default, made.type, Budget()):
+        if made.has_default and not _is_value(made.default, made.type, self._budget):
             shown = json.dumps(made.default)[:100]
             self._complain(f"Invalid default for field {made.name}: {shown} not a {made.type.kind}")
         return made
@@ -202,9 +211,9 @@ class AvroSchema:
         """The schema's text with the types of its references in it."""
         return json.dumps(_Writer(set(), False).document(self.type, ""), separators=(",", ":"), ensure_ascii=False)
 
-    def differences_from_writer(self, writer: AvroSchema) -> list[Difference]:
+    def differences_from_writer(self, writer: AvroSchema, budget: Budget) -> list[Difference]:
         """Why this schema, as the reader's, cannot read data written with another; empty if it can."""
-        return _Comparison().compare(self.type, writer.type, "")
+        return _Comparison(budget).compare(self.type, writer.type, "")
 
     def names(self) -> list[str]:
         return sorted(self._names)
@@ -273,6 +282,7 @@ def _is_value(value: Any, type_: Type, budget: Budget) -> bool:
         case "union":
             return any(_is_value(value, one, budget) for one in type_.inner)
         case _:
+            budget.spend_for(len(type_.fields))
             return isinstance(value, dict) and all(
                 _is_value(value[one.name], one.type, budget) if one.name in value else one.has_default
                 for one in type_.fields
@@ -342,8 +352,8 @@ class _Writer:
 class _Comparison:
     """A reader's schema against a writer's."""
 
-    def __init__(self) -> None:
-        self._budget = Budget()
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
         self._known: dict[tuple[int, int], list[Difference]] = {}
 
     def compare(self, reader: Type, writer: Type, path: str) -> list[Difference]:
@@ -409,7 +419,7 @@ class _Comparison:
         if reader.name.rpartition(".")[2] == simple or writer.name in reader.aliases:
             return []
         description = f"The name of the schema at path '{path}/name' has changed"
-        return [Difference("NAME_MISMATCH", f"{path}/name", description, f"expected: {writer.name}")]
+        return [Difference("NAME_MISMATCH", f"{path}/name", description, f"expected: {_shown(writer)}")]
 
     def _sizes(self, reader: Type, writer: Type, path: str) -> list[Difference]:
         if reader.size == writer.size:
@@ -422,14 +432,20 @@ class _Comparison:
         ]
 
     def _symbols(self, reader: Type, writer: Type, path: str) -> list[Difference]:
+        self._budget.spend_for(len(writer.symbols))
         missing = [one for one in writer.symbols if one not in reader.symbols]
         if not missing or reader.default is not None:
             return []
         description = f"The reader's enum at path '{path}/symbols' lacks symbols of the writer's and has no default"
-        return [Difference("MISSING_ENUM_SYMBOLS", f"{path}/symbols", description, f"[{', '.join(missing)}]")]
+        return [
+            Difference(
+                "MISSING_ENUM_SYMBOLS", f"{path}/symbols", description, f"[{', '.join(missing)[:MAX_SHOWN_CHARS]}]"
+            )
+        ]
 
     def _fields(self, reader: Type, writer: Type, path: str) -> list[Difference]:
         found: list[Difference] = []
+        self._budget.spend_for(len(reader.fields) + len(writer.fields))
         written = {one.name: one for one in writer.fields}
         for index, one in enumerate(reader.fields):
             where = f"{path}/fields/{index}"
@@ -446,4 +462,4 @@ class _Comparison:
 
 
 def _shown(type_: Type) -> str:
-    return type_.name or type_.kind
+    return type_.name[:MAX_SHOWN_CHARS] or type_.kind

@@ -7,19 +7,31 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from ottla.machine import Decision
 from ottla.registry import contracts, faults, formats, records
 from ottla.registry.avro import AvroSchema
 from ottla.registry.formats import Schema
-from ottla.registry.limits import MAX_REFERENCE_COUNT, MAX_SHOWN_DIFFERENCE_COUNT, Unusable
+from ottla.registry.limits import (
+    INLINE_CHARS,
+    INLINE_STEP_COUNT,
+    MAX_REFERENCE_COUNT,
+    MAX_SHOWN_DIFFERENCE_COUNT,
+    Budget,
+    Difference,
+    NeedsTime,
+    OutOfSteps,
+    Unusable,
+)
 from ottla.registry.records import AVRO, JSON, MAX_ID, Record, Reference, StoredSchema, guid_of
 from ottla.registry.state import State
 from ottla.registry.subjects import DEFAULT_CONTEXT, Subject, parse
 
 MAX_PARSED_COUNT = 1_000
 MAX_DIGEST_COUNT = 20_000
+MAX_COMPARED_COUNT = 2_000
 MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT", "FORWARD")
 _READ_ONLY = ("READONLY", "READONLY_OVERRIDE")
 _CONFIG_FIELDS = (
@@ -31,12 +43,27 @@ _FLAGS = ("normalize", "validateFields", "validateNewSchemas", "validateRules")
 _TEXTS = ("alias", "aliasForDeks", "compatibilityPolicy", "compatibilityGroup")
 
 
-class Commands:
-    """Commands on a state."""
+Key = tuple[str, str]
+"""Context, and the GUID or the digest of a text: what a parsed schema is kept under."""
 
-    def __init__(self, state: State) -> None:
+
+class Compared(NamedTuple):
+    """How two schemas differ, with as many differences as answers show."""
+
+    differences: list[Difference]
+    more_count: int = 0
+    trouble: str = ""
+    """Why they could not be compared."""
+
+
+class Commands:
+    """Commands on a state. With `is_timed` a command raises NeedsTime rather than to parse or to compare for long."""
+
+    def __init__(self, state: State, *, is_timed: bool = False) -> None:
         self._state = state
-        self._parsed: dict[tuple[str, str], Schema] = {}
+        self._is_timed = is_timed
+        self._parsed: dict[Key, Schema | Unusable] = {}
+        self._compared: dict[tuple[str, Key, Key], Compared] = {}
         self._digests: dict[tuple[str, str, bool], bytes | None] = {}
 
     # Registration
@@ -222,22 +249,55 @@ class Commands:
             mine = contracts.property_of(stored.metadata, group)
             versions = [one for one in versions if contracts.property_of(one.metadata, group) == mine]
         compared = versions if level.endswith("_TRANSITIVE") else versions[-1:]
+        budget = Budget(INLINE_STEP_COUNT) if self._is_timed else None
         for old in reversed(compared):
             try:
-                differences = formats.differences(level, parsed, self._parse(old))
-            except (Unusable, faults.Fault) as error:
+                found = self._differences(level, parsed, stored, old, budget)
+            except faults.Fault as error:
                 return [f"Unexpected exception during compatibility check: {error}"]
-            if differences:
-                more = len(differences) - MAX_SHOWN_DIFFERENCE_COUNT
+            if found.trouble:
+                return [f"Unexpected exception during compatibility check: {found.trouble}"]
+            if found.differences:
                 return [
-                    *(one.text() for one in differences[:MAX_SHOWN_DIFFERENCE_COUNT]),
-                    *([f"and {more} more differences"] if more > 0 else ()),
+                    *(one.text() for one in found.differences),
+                    *([f"and {found.more_count} more differences"] if found.more_count else ()),
                     f"{{oldSchemaVersion: {old.version}}}",
                     f"{{oldSchema: '{old.text}'}}",
                     f"{{validateFields: '{str(config.get('validateFields') is True).lower()}', "
                     f"compatibility: '{level}'}}",
                 ]
         return []
+
+    def _differences(
+        self, level: str, parsed: Schema, stored: StoredSchema, old: StoredSchema, budget: Budget | None
+    ) -> Compared:
+        key = (level, _key(stored), _key(old))
+        known = self._compared.get(key)
+        if known is not None:
+            return known
+        parsed_old = self._parse(old)
+        try:
+            return self._compare(key, parsed, parsed_old, budget)
+        except OutOfSteps:
+            raise NeedsTime(partial(self._compare, key, parsed, parsed_old, None)) from None
+
+    def _compare(
+        self, key: tuple[str, Key, Key], parsed: Schema, parsed_old: Schema, budget: Budget | None
+    ) -> Compared:
+        """Compare, and keep the result. OutOfSteps: this budget is not enough."""
+        try:
+            every = formats.differences(key[0], parsed, parsed_old, budget)
+        except Unusable as error:
+            if budget is not None and isinstance(error, OutOfSteps):
+                raise
+            found = Compared([], trouble=str(error))
+        else:
+            shown = every[:MAX_SHOWN_DIFFERENCE_COUNT]
+            found = Compared(shown, len(every) - len(shown))
+        if len(self._compared) >= MAX_COMPARED_COUNT:
+            self._compared.clear()
+        self._compared[key] = found
+        return found
 
     # Parsing
 
@@ -282,19 +342,30 @@ class Commands:
         return self._parse(stored)
 
     def _parse(self, given: StoredSchema) -> Schema:
-        context = parse(given.subject).context
-        key = (context, given.guid or guid_of(given.text, given.references, None, None) + given.kind)
+        key = _key(given)
         known = self._parsed.get(key)
-        if known is not None:
-            return known
+        if known is None:
+            needed = self._needed(given, key[0])
+            work = partial(self._parse_text, key, given.kind, given.text, needed)
+            if self._is_timed and len(given.text) + sum(len(text) for _, text in needed) > INLINE_CHARS:
+                raise NeedsTime(work)
+            known = work()
+        if isinstance(known, Unusable):
+            self._parsed.pop(key, None)  # what it refers to may be there at the next request
+            raise _invalid(given, str(known))
+        return known
+
+    def _parse_text(self, key: Key, kind: str, text: str, needed: list[tuple[str, str]]) -> Schema | Unusable:
+        """Parse, and keep the result."""
+        found: Schema | Unusable
         try:
-            parsed = formats.parse(given.kind, given.text, self._needed(given, context))
+            found = formats.parse(kind, text, needed)
         except Unusable as error:
-            raise _invalid(given, str(error)) from None
+            found = error.with_traceback(None)
         if len(self._parsed) >= MAX_PARSED_COUNT:
             self._parsed.clear()
-        self._parsed[key] = parsed
-        return parsed
+        self._parsed[key] = found
+        return found
 
     def _refuse_invalid(self, given: StoredSchema, parsed: Schema, config: Mapping[str, Any]) -> None:
         """A new schema must follow the specification; schemas registered earlier need not."""
@@ -484,6 +555,10 @@ def _other_text(one: StoredSchema, parsed: Schema, *, is_resolved: bool) -> str 
     normal = parsed.canonical(is_normalized=True)
     is_ours = one.text == parsed.canonical() and not (one.kind == JSON and one.text == normal)
     return None if is_ours else normal
+
+
+def _key(one: StoredSchema) -> Key:
+    return parse(one.subject).context, (one.guid or guid_of(one.text, one.references, None, None)) + one.kind
 
 
 def _digest(text: str) -> bytes:

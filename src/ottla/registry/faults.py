@@ -143,6 +143,10 @@ def store_failed(message: str) -> Fault:
     return Fault(500, 50001, message)
 
 
+def too_many(what: str) -> Fault:
+    return Fault(429, 42901, what)
+
+
 def timed_out(message: str) -> Fault:
     return Fault(500, 50002, message)
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from ottla.registry.avro import AvroSchema
 from ottla.registry.json_schema import JsonSchema
-from ottla.registry.limits import MAX_SCHEMA_CHARS, Difference, Unusable
+from ottla.registry.limits import MAX_SCHEMA_CHARS, Budget, Difference, Unusable
 from ottla.registry.records import AVRO, JSON, PROTOBUF
 
 LEVELS = ("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE")
@@ -28,7 +28,7 @@ class Schema(Protocol):
 
     def canonical(self, *, is_normalized: bool = False) -> str: ...
 
-    def differences_from_writer(self, writer: Any) -> list[Difference]: ...
+    def differences_from_writer(self, writer: Any, budget: Budget) -> list[Difference]: ...
 
     def top_level_fields(self) -> set[str]: ...
 
@@ -48,15 +48,16 @@ def parse(kind: str, text: str, references: Sequence[tuple[str, str]] = ()) -> S
     raise Unusable(f"Invalid schema type {kind[:100]}")
 
 
-def differences(level: str, new: Schema, old: Schema) -> list[Difference]:
-    """What keeps a new schema from being compatible with an old one."""
+def differences(level: str, new: Schema, old: Schema, budget: Budget | None = None) -> list[Difference]:
+    """What keeps a new schema from being compatible with an old one. OutOfSteps: the comparison takes more than this
+    budget; None: each direction has one of its own."""
     if level == "NONE":
         return []
     if new.kind != old.kind:
         return [Difference("SCHEMA_TYPE_MISMATCH", "/", "Incompatible because of different schema type", new.kind)]
     found: list[Difference] = []
     if level.startswith(("BACKWARD", "FULL")):
-        found += new.differences_from_writer(old)
+        found += new.differences_from_writer(old, budget or Budget())
     if level.startswith(("FORWARD", "FULL")):
-        found += old.differences_from_writer(new)
+        found += old.differences_from_writer(new, budget or Budget())
     return found

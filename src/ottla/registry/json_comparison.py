@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Protocol
 
-from ottla.registry.limits import Budget, Difference
+from ottla.registry.limits import MAX_SHOWN_CHARS, Budget, Difference
 
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 _UPPER = ("maxLength", "maximum", "exclusiveMaximum", "maxItems", "maxProperties")
@@ -37,6 +37,8 @@ class Comparison:
         self._known: dict[tuple[int, int], list[Difference]] = {}
         self._kept: list[Any] = []
         """Schemas made here: an id in `_known` must not come to stand for another object."""
+        self._texts: dict[int, dict[str, None]] = {}
+        """By the identity of a list of values, or of a const."""
 
     def compare(self, reader: Any, writer: Any, path: str) -> list[Difference]:
         self._budget.spend()
@@ -50,6 +52,7 @@ class Comparison:
         writer = {} if writer is True else writer
         pair = (id(reader), id(writer))
         if pair not in self._known:
+            path = path[:MAX_SHOWN_CHARS]
             # a pair that is met again below itself holds if everything else does
             self._known[pair] = []
             self._kept.append((reader, writer))
@@ -59,24 +62,20 @@ class Comparison:
     def _compare(self, reader: dict[str, Any], writer: dict[str, Any], path: str) -> list[Difference]:
         if reader == writer and self._reader is self._writer:
             return []
+        self._budget.spend_for(_breadth(reader) + _breadth(writer))
         for word in ("oneOf", "anyOf"):
             choices = writer.get(word)
             if isinstance(choices, list) and choices:
                 rest = {name: one for name, one in writer.items() if name != word}
+                beside = {name: one for name, one in rest.items() if name in _OF_TYPE or name == "type"}
                 found = []
                 for index, one in enumerate(choices):
                     self._budget.spend()
-                    merged = self._merged(rest, one)
+                    choice = self._writer.resolved(one)
+                    merged = {**beside, **choice} if isinstance(choice, dict) else rest
                     found += self._compare(reader, merged, f"{path}/{word}/{index}")
                 return found
         return [*self._combined(reader, writer, path), *self._keywords(reader, writer, path)]
-
-    def _merged(self, rest: dict[str, Any], choice: Any) -> dict[str, Any]:
-        """A choice with the keywords that stand beside it."""
-        choice = self._writer.resolved(choice)
-        if not isinstance(choice, dict):
-            return rest
-        return {**{name: one for name, one in rest.items() if name in _OF_TYPE or name == "type"}, **choice}
 
     def _combined(self, reader: dict[str, Any], writer: dict[str, Any], path: str) -> list[Difference]:
         found: list[Difference] = []
@@ -120,11 +119,11 @@ class Comparison:
     def _keywords(self, reader: dict[str, Any], writer: dict[str, Any], path: str) -> list[Difference]:
         types = _types(writer) if "type" in writer or "enum" not in writer else _types_of_values(writer["enum"])
         found = self._values(reader, writer, path)
-        accepted = _types(reader)
+        accepted = dict.fromkeys(_types(reader))
         missing = [one for one in types if one not in accepted and not (one == "integer" and "number" in accepted)]
         if missing:
             rule = "TYPE_CHANGED" if len(missing) == len(types) else "TYPE_NARROWED"
-            return [*found, _difference(rule, path, f"no longer accepts {', '.join(missing)}")]
+            return [*found, _difference(rule, path, f"no longer accepts {', '.join(missing)[:MAX_SHOWN_CHARS]}")]
         if "string" in types and "pattern" in reader and reader["pattern"] != writer.get("pattern"):
             rule = "PATTERN_CHANGED" if "pattern" in writer else "PATTERN_ADDED"
             found.append(_difference(rule, f"{path}/pattern", "refuses other texts than before"))
@@ -142,17 +141,27 @@ class Comparison:
         return found
 
     def _values(self, reader: dict[str, Any], writer: dict[str, Any], path: str) -> list[Difference]:
-        allowed = [reader["const"]] if "const" in reader else reader.get("enum")
-        if not isinstance(allowed, list):
+        allowed, given = self._allowed(reader), self._allowed(writer)
+        if allowed is None:
             return []
-        given = [writer["const"]] if "const" in writer else writer.get("enum")
-        if not isinstance(given, list):
+        if given is None:
             return [_difference("ENUM_ARRAY_CHANGED", f"{path}/enum", "accepts a list of values only, now")]
-        texts = {json.dumps(one, sort_keys=True) for one in allowed}
-        missing = [one for one in given if json.dumps(one, sort_keys=True) not in texts]
+        missing = [text for text in given if text not in allowed]
         if not missing:
             return []
-        return [_difference("ENUM_ARRAY_NARROWED", f"{path}/enum", f"no longer accepts {json.dumps(missing)[:200]}")]
+        shown = f"[{', '.join(text[:200] for text in missing[:100])}]"[:200]
+        return [_difference("ENUM_ARRAY_NARROWED", f"{path}/enum", f"no longer accepts {shown}")]
+
+    def _allowed(self, schema: dict[str, Any]) -> dict[str, None] | None:
+        """The texts of the only values that a schema accepts; None if it has no list of them."""
+        values = schema["const"] if "const" in schema else schema.get("enum")
+        if "const" not in schema and not isinstance(values, list):
+            return None
+        found = self._texts.get(id(values))
+        if found is None:
+            listed = [values] if "const" in schema else values
+            found = self._texts[id(values)] = dict.fromkeys(json.dumps(one, sort_keys=True) for one in listed)
+        return found
 
     def _items(self, reader: dict[str, Any], writer: dict[str, Any], path: str) -> list[Difference]:
         found: list[Difference] = []
@@ -291,7 +300,13 @@ class Comparison:
         return found
 
 
+def _breadth(schema: dict[str, Any]) -> int:
+    """How many keywords and elements of keywords a comparison of this schema goes through."""
+    return len(schema) + sum(len(one) for one in schema.values() if isinstance(one, dict | list))
+
+
 def _difference(rule: str, path: str, what: str) -> Difference:
+    path = path[:MAX_SHOWN_CHARS]
     return Difference(rule, path, f"The reader's schema at path '{path}' {what}")
 
 
@@ -369,6 +384,6 @@ def mapping(schema: dict[str, Any], word: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _names(schema: dict[str, Any]) -> list[str]:
+def _names(schema: dict[str, Any]) -> dict[str, None]:
     found = schema.get("required")
-    return [str(one) for one in found] if isinstance(found, list) else []
+    return dict.fromkeys(str(one) for one in found) if isinstance(found, list) else {}

@@ -46,9 +46,9 @@ class JsonSchema:
     def canonical(self, *, is_normalized: bool = False) -> str:
         return json.dumps(self.document, separators=(",", ":"), ensure_ascii=False, sort_keys=is_normalized)
 
-    def differences_from_writer(self, writer: JsonSchema) -> list[Difference]:
+    def differences_from_writer(self, writer: JsonSchema, budget: Budget) -> list[Difference]:
         """Why this schema refuses values that another accepts; empty: it accepts all of them."""
-        return Comparison(self, writer, Budget()).compare(self.document, writer.document, "#")
+        return Comparison(self, writer, budget).compare(self.document, writer.document, "#")
 
     def top_level_fields(self) -> set[str]:
         """Names of the properties of an object."""

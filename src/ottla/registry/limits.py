@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 MAX_SCHEMA_CHARS = 1_000_000
 MAX_DEPTH = 100
 MAX_NODE_COUNT = 20_000
 MAX_STEP_COUNT = 100_000
+INLINE_STEP_COUNT = 2_000
+"""Steps of comparisons that one request may take on the loop."""
+INLINE_CHARS = 50_000
+"""Characters of a schema and its references that are parsed on the loop."""
+ELEMENTS_PER_STEP = 16
+MAX_SHOWN_CHARS = 500
+"""Of a path or a name in a difference."""
 MAX_REFERENCE_COUNT = 500
 MAX_SHOWN_DIFFERENCE_COUNT = 100
 
@@ -53,13 +61,33 @@ class Difference(NamedTuple):
         return f"{{errorType:'{self.rule}', description:'{self.description}'{detail}}}"
 
 
-class Budget:
-    """Steps that a comparison may still take."""
+class OutOfSteps(Unusable):
+    """A budget is spent."""
 
-    def __init__(self, step_count: int = MAX_STEP_COUNT) -> None:
+
+class Budget:
+    """Steps that a comparison, or a check of defaults, may still take."""
+
+    def __init__(self, step_count: int = MAX_STEP_COUNT, what: str = "comparing the schemas") -> None:
         self._left = step_count
+        self._what = what
 
     def spend(self) -> None:
-        self._left -= 1
+        self._spend(1)
+
+    def spend_for(self, element_count: int) -> None:
+        """Elements of a collection that one step goes through."""
+        self._spend(element_count // ELEMENTS_PER_STEP)
+
+    def _spend(self, step_count: int) -> None:
+        self._left -= step_count
         if self._left < 0:
-            raise Unusable(f"comparing the schemas takes more than {MAX_STEP_COUNT} steps")
+            raise OutOfSteps(f"{self._what} takes more than {MAX_STEP_COUNT} steps")
+
+
+class NeedsTime(Exception):
+    """A request cannot be decided in a turn of the loop: `work` runs beside it, then the request is decided again."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        super().__init__()
+        self.work = work

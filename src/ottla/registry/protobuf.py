@@ -129,10 +129,10 @@ class ProtobufSchema:
         """Names of the fields of the first message."""
         return {one.name for message in self.file.message_type[:1] for one in message.field}
 
-    def differences_from_writer(self, writer: ProtobufSchema) -> list[Difference]:
+    def differences_from_writer(self, writer: ProtobufSchema, budget: Budget) -> list[Difference]:
         """Why messages of this schema cannot be read from bytes that were written with another."""
         found: list[Difference] = []
-        compared = _Compared(Budget())
+        compared = _Compared(budget)
         if self.file.package != writer.file.package:
             found.append(_difference("PACKAGE_CHANGED", "#/", f"has the package {self.file.package or 'none'}"))
         mine, theirs = self.messages(), writer.messages()

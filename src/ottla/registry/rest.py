@@ -14,6 +14,7 @@ from ottla.machine import Decision
 from ottla.registry import contracts, faults, formats, subjects
 from ottla.registry.associations import BATCH_GET, BATCH_MUTATE, Associations
 from ottla.registry.commands import Commands, config_answer, schema_answer, version_number
+from ottla.registry.limits import NeedsTime
 from ottla.registry.records import MAX_ID, StoredSchema
 from ottla.registry.state import State
 from ottla.registry.subjects import DEFAULT_CONTEXT, Subject
@@ -51,9 +52,9 @@ def is_registration(request: Request) -> bool:
 class Rest:
     """Answers requests from the state."""
 
-    def __init__(self, state: State, cluster_id: str = "") -> None:
+    def __init__(self, state: State, cluster_id: str = "", *, is_timed: bool = False) -> None:
         self._state = state
-        self._commands = Commands(state)
+        self._commands = Commands(state, is_timed=is_timed)
         self._associations = Associations(state, self._commands)
         self._cluster_id = cluster_id
 
@@ -71,12 +72,12 @@ class Rest:
         try:
             subject = self._state.unaliased(_named(name, context))
             decision = self._commands.register(subject, body, is_normalized=_is_set(request, "normalize"))
-        except (faults.Fault, UnicodeEncodeError):
+        except (faults.Fault, NeedsTime, UnicodeEncodeError):
             return False
         return not decision.records
 
     def answer(self, request: Request) -> Decision[Any]:
-        """What a request decides. Fault: it is refused."""
+        """What a request decides. Fault: it is refused. NeedsTime, of a timed interface: ask again after its work."""
         try:
             return self._answer(request)
         except UnicodeEncodeError:

@@ -13,11 +13,13 @@ import logging
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ottla.client import KafkaError
 from ottla.registry import audit, faults
 from ottla.registry.access import credentials_of, needs_of
+from ottla.registry.beside import Beside
 from ottla.registry.election import Election
 from ottla.registry.faults import Fault
 from ottla.registry.http_connections import KEPT_FOR_S, HttpConnections
@@ -63,7 +65,8 @@ class RegistryServer:
         self._config = config
         self._settings = settings
         self._state = State(config.level)
-        self._rest = Rest(self._state)
+        self._rest = Rest(self._state, is_timed=True)
+        self._beside = Beside(config.timeout_ms / 1000)
         self._topic = SchemaTopic(settings, self._state, config.topic, config.timeout_ms)
         self._election: Election | None = None
         self._runner: web.ServerRunner | None = None
@@ -98,6 +101,7 @@ class RegistryServer:
         if self._runner is not None:
             await self._runner.cleanup()
         await self._writes.stop()
+        self._beside.stop()
         if self._election is not None:
             await self._election.stop()
         if self._http is not None:
@@ -130,7 +134,7 @@ class RegistryServer:
                 if user is not None:
                     _record("changed", user.name, request, "" if made.status < 300 else str(made.status))
                 return made
-            return _answered(self._rest.answer(asked).reply)
+            return _answered(await self._beside.answer(partial(self._read, asked)))
         except Fault as fault:
             _record_refusal(request, user, fault)
             answer = _json({"error_code": fault.code, "message": fault.message}, fault.status)
@@ -140,6 +144,9 @@ class RegistryServer:
         except (KafkaError, TimeoutError) as error:
             _log.warning("%s %s: %s", request.method, request.rel_url.raw_path, error)
             return _json({"error_code": 50001, "message": f"Error in the backend data store: {error}"}, 500)
+
+    async def _read(self, asked: Request) -> Any:
+        return self._rest.answer(asked).reply
 
     async def _user(self, request: web.BaseRequest) -> User | None:
         """The user that a request comes from; None if the registry has no logins. Nothing else of the request is looked
@@ -156,7 +163,7 @@ class RegistryServer:
         expires_at = loop.time() + self._config.timeout_ms / 1000
         while True:
             if self._election.is_leader:
-                return _answered(await self._writes.answer(asked, self._election))
+                return _answered(await self._beside.answer(partial(self._writes.answer, asked, self._election)))
             if FORWARDED not in request.headers:
                 answer = await self._forward(request, self._election.leader_url, content)
                 if answer is not None:

@@ -203,6 +203,23 @@ def enum(letter: str) -> dict[str, Any]:
     return {"type": "enum", "name": "E", "symbols": [f"{letter}{index}" for index in range(60_000)]}
 
 
+def names(keyword: str, letter: str) -> str:
+    return json.dumps({keyword: [f"{letter}{index}" for index in range(60_000)]})
+
+
+def below_a_long_name(type_: str) -> str:
+    """A schema whose every path has 500,000 characters."""
+    properties = {f"p{index}": {"type": type_} for index in range(8_000)}
+    return json.dumps({"properties": {"n" * 500_000: {"properties": properties}}})
+
+
+WIDE_RECORD = record(*(field(f"w{index}", "int", default=1) for index in range(9_000)), name="Wide")
+
+
+def defaults_of_the_wide_record(count: int) -> list[dict[str, Any]]:
+    return [field(f"f{index}", "Wide", default={}) for index in range(count)]
+
+
 WIDE = {
     "choices of choices": ("JSON", choices_of_choices(40), '{"type":"string"}'),
     "anchors": (
@@ -214,6 +231,26 @@ WIDE = {
         "true",
     ),
     "symbols": ("AVRO", json.dumps(enum("a")), json.dumps(enum("b"))),
+    "required": ("JSON", names("required", "a"), names("required", "b")),
+    "types": ("JSON", names("type", "a"), names("type", "b")),
+    "an enum for each of many choices": (
+        "JSON",
+        json.dumps({"oneOf": [{"const": index} for index in range(6_000)]}),
+        json.dumps({"enum": [f"{index:060d}" for index in range(12_000)]}),
+    ),
+    "keywords beside many choices": (
+        "JSON",
+        json.dumps(
+            {"oneOf": [{"type": "string"}] * 5_000, **{f"k{index}": 1 for index in range(60_000)}},
+        ),
+        '{"type":"integer"}',
+    ),
+    "below a long name": ("JSON", below_a_long_name("string"), below_a_long_name("integer")),
+    "defaults of a wide record": (
+        "AVRO",
+        json.dumps(record(field("first", WIDE_RECORD, default={}), *defaults_of_the_wide_record(8_000))),
+        json.dumps(record()),
+    ),
     "defaults of symbols": (
         "AVRO",
         json.dumps(record(field("a", {"type": "array", "items": enum("a")}, default=["a59999"] * 20_000))),

@@ -7,7 +7,7 @@ import base64
 import pytest
 from google.protobuf import descriptor_pb2, timestamp_pb2
 
-from ottla.registry.limits import Unusable
+from ottla.registry.limits import Budget, Unusable
 from ottla.registry.protobuf import ProtobufSchema
 
 TEXT = """\
@@ -90,13 +90,13 @@ def test_a_descriptor_of_googles_library_is_read() -> None:
     ],
 )
 def test_fields_are_compared_by_their_bytes(reader: str, writer: str, expected: list[str]) -> None:
-    assert [one.rule for one in message(reader).differences_from_writer(message(writer))] == expected
+    assert [one.rule for one in message(reader).differences_from_writer(message(writer), Budget())] == expected
 
 
 def test_messages_and_packages_stay() -> None:
     old = ProtobufSchema('syntax = "proto3"; package a; message M { message N {} }')
     new = ProtobufSchema('syntax = "proto3"; package b; message M { }')
-    assert [one.rule for one in new.differences_from_writer(old)] == ["PACKAGE_CHANGED", "MESSAGE_REMOVED"]
+    assert [one.rule for one in new.differences_from_writer(old, Budget())] == ["PACKAGE_CHANGED", "MESSAGE_REMOVED"]
 
 
 def test_imports_are_references() -> None:
@@ -134,8 +134,8 @@ def test_messages_of_imported_files_are_compared_too() -> None:
         )
 
     old = importing("a", "string")
-    assert importing("b", "string").differences_from_writer(old) == []
-    found = importing("a", "int32").differences_from_writer(old)
+    assert importing("b", "string").differences_from_writer(old, Budget()) == []
+    found = importing("a", "int32").differences_from_writer(old, Budget())
     assert [(one.rule, one.path) for one in found] == [
         ("FIELD_SCALAR_KIND_CHANGED", "#/X/1"),
         ("FIELD_NAMED_TYPE_CHANGED", "#/M/1"),
