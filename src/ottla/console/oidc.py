@@ -209,17 +209,23 @@ class Tokens:
 
     def _keep(self, grant: Grant) -> None:
         self._grant = grant
+        self._ends_at = self._clock() + grant.lifetime_s
         self._due_at = self._clock() + grant.lifetime_s * (REFRESH_SHARE if grant.refresh is not None else 1.0)
 
     @property
     def is_due(self) -> bool:
         return self._clock() >= self._due_at
 
+    @property
+    def is_over(self) -> bool:
+        """Whether brokers refuse the token by now."""
+        return self._clock() >= self._ends_at
+
     def take(self, other: Tokens) -> None:
         """A later login of the same user."""
         assert other.subject == self.subject
         with self._lock:
-            self._grant, self._due_at = other._grant, other._due_at
+            self._grant, self._due_at, self._ends_at = other._grant, other._due_at, other._ends_at
 
     def __call__(self) -> str:
         with self._lock:

@@ -14,7 +14,7 @@ import logging
 import secrets
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 from weakref import WeakValueDictionary
@@ -57,6 +57,8 @@ COMPRESSED_BYTES = 1_024
 HELLO_S = 10.0
 HEARTBEAT_S = 30.0
 TIDY_S = 60.0
+LOOK_S = 5.0
+"""How often the logins of open live views are looked at."""
 BEARER_S = 60.0
 """How long an assistant's token counts as checked."""
 MAX_BEARERS = 1_000
@@ -135,15 +137,29 @@ class ConsoleServer:
 
     async def _tidy(self) -> None:
         while True:
-            await asyncio.sleep(TIDY_S)
-            self._close_sockets()
+            for _ in range(int(TIDY_S / LOOK_S)):
+                await asyncio.sleep(LOOK_S)
+                self._close_sockets()
+                await self._renew_live()
             await self.console.connections.close_idle()
 
+    async def _renew_live(self) -> None:
+        """Renew the tokens of live views, which make no requests that would."""
+        due = {id(one): one for one in map(_tokens, self._sockets.values()) if one is not None and one.is_due}
+        await asyncio.gather(*(asyncio.to_thread(one) for one in due.values()), return_exceptions=True)
+
     def _close_sockets(self) -> None:
-        """Those of sessions that have ended: a page that was logged out learns nothing more."""
+        """Those of sessions and of tokens that have ended: a page that is logged out learns nothing more."""
         now = time.monotonic()
-        for socket in [one for one, session in self._sockets.items() if not self._sessions.is_open(session, now)]:
-            closing = asyncio.ensure_future(_closed(socket, b"the session has ended"))
+        for socket, session in self._sockets.items():
+            tokens = _tokens(session)
+            if not self._sessions.is_open(session, now):
+                why = b"the session has ended"
+            elif tokens is not None and tokens.is_over:
+                why = b"the login has expired"
+            else:
+                continue
+            closing = asyncio.ensure_future(_closed(socket, why))
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
@@ -206,13 +222,13 @@ class ConsoleServer:
         now = time.monotonic()
         session = self._sessions.find(request.cookies.get(self._cookie), now)
         if path == "session" and request.method == "GET":
-            session = session or self._sessions.open(now)
+            session = session or self._sessions.open(now, request.remote or "")
             return self._with_cookie(_json(self._session(session), 200), session, request)
         if session is None:
             raise Fault(401, "LOGIN_REQUIRED", "there is no session", "ask /api/session first; cookies are needed")
         if path.startswith("clusters/"):
             cluster, _, rest = path.removeprefix("clusters/").partition("/")
-            await _renew(session.credentials)
+            await _renew(session)
             connection = self._connection(session, cluster)
             if rest == "live" and request.method == "GET":
                 self._check_origin(request, is_needed=True)
@@ -225,7 +241,7 @@ class ConsoleServer:
         if path == "logout" and request.method == "POST":
             self._sessions.end(session)
             self._close_sockets()
-            session = self._sessions.open(now)
+            session = self._sessions.open(now, request.remote or "")
             return self._with_cookie(_json(self._session(session), 200), session, request)
         if not path.startswith("clusters/"):
             raise Fault(404, "NOT_FOUND", f"there is nothing at /api/{path[:200]}")
@@ -474,10 +490,15 @@ class ConsoleServer:
         return await self._checked({"username": name, "password": password}, request.remote or "")
 
 
-async def _renew(credentials: Mapping[str, Any]) -> None:
+def _tokens(session: Session) -> Tokens | None:
+    found = session.credentials.get(TOKEN_PROVIDER)
+    return found if isinstance(found, Tokens) else None
+
+
+async def _renew(session: Session) -> None:
     """An expired token is renewed before it is used; AuthenticationError: the login has expired."""
-    tokens = credentials.get(TOKEN_PROVIDER)
-    if isinstance(tokens, Tokens) and tokens.is_due:
+    tokens = _tokens(session)
+    if tokens is not None and tokens.is_due:
         await asyncio.to_thread(tokens)
 
 

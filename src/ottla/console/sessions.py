@@ -9,12 +9,14 @@ import hmac
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ottla.console.oidc import Attempt
 
 MAX_SESSIONS = 1_000
+MAX_SESSIONS_PER_USER = 100
 IDLE_S = 8 * 3600.0
 FIRST_DELAY_S, MAX_DELAY_S = 1.0, 30.0
 FORGET_FAILURES_S = 600.0
@@ -29,18 +31,26 @@ class Session:
     id: str
     csrf: str
     used_at: float
+    host: str = ""
+    """The address that opened it; of IPv6 its network, since one machine has all addresses of that."""
     user: str | None = None
     credentials: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Settings of the client that log this user in; empty: the console's own."""
     attempt: Attempt | None = field(default=None, repr=False)
     """A login by OpenID Connect that began here."""
 
+    @property
+    def owner(self) -> str:
+        """Sessions of one owner make room for each other."""
+        return f"host {self.host}" if self.user is None else f"user {self.user}"
+
     def is_csrf(self, given: str | None) -> bool:
         return given is not None and hmac.compare_digest(self.csrf.encode(), given.encode())
 
 
 class Sessions:
-    """Every open session. The one that was idle longest is closed for a new one."""
+    """Every open session. When there are too many, one without a login is closed for a new one, if there is any; of the
+    owner that has the most; the one that was idle longest. So no user and no address closes another's."""
 
     def __init__(self, new_token: Callable[[], str]) -> None:
         self._new_token = new_token
@@ -56,18 +66,27 @@ class Sessions:
         found.used_at = now
         return found
 
-    def open(self, now: float) -> Session:
+    def open(self, now: float, host: str = "") -> Session:
         if len(self._by_id) >= MAX_SESSIONS:
             # sessions without a login cost nothing to open, so they are closed first
-            del self._by_id[min(self._by_id.values(), key=lambda one: (one.user is not None, one.used_at)).id]
-        made = Session(self._new_token(), self._new_token(), now)
+            counts = Counter(one.owner for one in self._by_id.values())
+            self._drop(
+                min(self._by_id.values(), key=lambda one: (one.user is not None, -counts[one.owner], one.used_at))
+            )
+        made = Session(self._new_token(), self._new_token(), now, _network(host))
         self._by_id[made.id] = made
         return made
+
+    def _drop(self, session: Session) -> None:
+        del self._by_id[session.id]
 
     def logged_in(self, session: Session, user: str, credentials: Mapping[str, Any], now: float) -> Session:
         """A new session that replaces the one without a user: a session id from before the login is no longer valid."""
         self._by_id.pop(session.id, None)
-        made = self.open(now)
+        own = [one for one in self._by_id.values() if one.user == user]
+        if len(own) >= MAX_SESSIONS_PER_USER:
+            self._drop(min(own, key=lambda one: one.used_at))
+        made = self.open(now, session.host)
         made.user, made.credentials = user, dict(credentials)
         return made
 
@@ -76,6 +95,15 @@ class Sessions:
 
     def is_open(self, session: Session, now: float) -> bool:
         return session.id in self._by_id and now - session.used_at <= IDLE_S
+
+
+def _network(host: str) -> str:
+    """An address, or the /64 network of an IPv6 address."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    return host if address.version == 4 else str(ip_network((int(address) >> 64 << 64, 64)))
 
 
 class LoginDelays:

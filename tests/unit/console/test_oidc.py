@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
-from typing import Any
+import time
+from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from ottla.client.errors import AuthenticationError
+from ottla.console.console import ConsoleConfig
 from ottla.console.faults import Fault
 from ottla.console.oidc import (
     ATTEMPT_S,
@@ -19,10 +22,12 @@ from ottla.console.oidc import (
     OidcConfig,
     Tokens,
     authorization_url,
+    credentials_with,
     parse_answer,
     parse_grant,
     subject_of,
 )
+from ottla.console.server import ConsoleServer
 
 
 def token(claims: Any) -> str:
@@ -117,6 +122,36 @@ def test_a_token_is_renewed_before_its_time_is_over_and_only_for_the_same_user()
     clock.now = 200.0
     with pytest.raises(AuthenticationError):
         tokens()
+
+
+class Socket:
+    """What a server closes."""
+
+    def __init__(self) -> None:
+        self.closed: list[bytes] = []
+
+    async def close(self, *, code: int, message: bytes) -> None:
+        self.closed.append(message)
+
+
+def test_live_views_end_with_the_token_unless_it_is_renewed() -> None:
+    async def scenario() -> None:
+        clock, sockets = Clock(), [Socket(), Socket(), Socket()]
+        renewed = Grant(token({"sub": "ada"}), "r", 1_000.0)
+        server = ConsoleServer(ConsoleConfig(needs_login=True))
+        first = Tokens(Grant(token({"sub": "eve"}), None, 100.0), None, clock)
+        second = Tokens(Grant(token({"sub": "ada"}), "r", 100.0), lambda _: renewed, clock)
+        for socket, credentials in zip(sockets, (credentials_with(first), credentials_with(second), {}), strict=True):
+            session = server._sessions.logged_in(server._sessions.open(0.0), "User:x", credentials, time.monotonic())
+            server._sockets[cast("Any", socket)] = session
+        for clock.now in (90.0, 100.0):
+            server._close_sockets()
+            await server._renew_live()
+        assert [one.closed for one in sockets] == [[b"the login has expired"], [], []]
+        assert not second.is_due
+        await server.stop()
+
+    asyncio.run(scenario())
 
 
 def test_a_token_that_cannot_be_renewed_ends() -> None:
