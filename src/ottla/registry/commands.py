@@ -252,15 +252,15 @@ class Commands:
         budget = Budget(INLINE_STEP_COUNT) if self._is_timed else None
         for old in reversed(compared):
             try:
-                found = self._differences(level, parsed, stored, old, budget)
+                result = self._differences(level, parsed, stored, old, budget)
             except faults.Fault as error:
                 return [f"Unexpected exception during compatibility check: {error}"]
-            if found.trouble:
-                return [f"Unexpected exception during compatibility check: {found.trouble}"]
-            if found.differences:
+            if result.trouble:
+                return [f"Unexpected exception during compatibility check: {result.trouble}"]
+            if result.differences:
                 return [
-                    *(one.text() for one in found.differences),
-                    *([f"and {found.more_count} more differences"] if found.more_count else ()),
+                    *(one.text() for one in result.differences),
+                    *([f"and {result.more_count} more differences"] if result.more_count else ()),
                     f"{{oldSchemaVersion: {old.version}}}",
                     f"{{oldSchema: '{old.text}'}}",
                     f"{{validateFields: '{str(config.get('validateFields') is True).lower()}', "

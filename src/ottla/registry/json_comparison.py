@@ -82,8 +82,8 @@ class Comparison:
         for word in ("oneOf", "anyOf"):
             choices = reader.get(word)
             if isinstance(choices, list) and choices:
-                # a value of allOf is one of each of its schemas; of oneOf it might be one of several choices
-                given = [writer, *_list(writer, "allOf")] if word == "anyOf" else [writer]
+                # a value of allOf is one of each of its schemas
+                given = [writer, *_list(writer, "allOf")]
                 fits = any(
                     not self.compare(one, other, f"{path}/{word}/{index}")
                     for index, one in enumerate(choices)
@@ -122,6 +122,8 @@ class Comparison:
         accepted = dict.fromkeys(_types(reader))
         missing = [one for one in types if one not in accepted and not (one == "integer" and "number" in accepted)]
         if missing:
+            if reader.get("connect.type") == writer.get("connect.type") == "bytes":
+                return found  # a decimal of Connect, as a text or as a number
             rule = "TYPE_CHANGED" if len(missing) == len(types) else "TYPE_NARROWED"
             return [*found, _difference(rule, path, f"no longer accepts {', '.join(missing)[:MAX_SHOWN_CHARS]}")]
         if "string" in types and "pattern" in reader and reader["pattern"] != writer.get("pattern"):
@@ -155,11 +157,14 @@ class Comparison:
     def _allowed(self, schema: dict[str, Any]) -> dict[str, None] | None:
         """The texts of the only values that a schema accepts; None if it has no list of them."""
         values = schema["const"] if "const" in schema else schema.get("enum")
-        if "const" not in schema and not isinstance(values, list):
+        if "const" in schema:
+            listed = [values]
+        elif isinstance(values, list):
+            listed = values
+        else:
             return None
         found = self._texts.get(id(values))
         if found is None:
-            listed = [values] if "const" in schema else values
             found = self._texts[id(values)] = dict.fromkeys(json.dumps(one, sort_keys=True) for one in listed)
         return found
 
@@ -357,7 +362,8 @@ def _tuple(schema: dict[str, Any]) -> list[Any]:
 def _rest(schema: dict[str, Any]) -> Any:
     """The schema of items behind the tuple."""
     items = schema.get("items")
-    word = "additionalItems" if isinstance(items, list) else "items"
+    is_tuple = isinstance(items, list) or ("items" not in schema and "prefixItems" not in schema)
+    word = "additionalItems" if is_tuple else "items"
     return schema.get(word, schema.get("unevaluatedItems", True))
 
 
