@@ -2,7 +2,7 @@ import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { clusterName, href } from "./cluster";
 import { isTyping, JUMPS, Keys } from "./keys";
-import { ApiError, logOut, openSession, session } from "./net/api";
+import { type ApiError, asFault, logOut, openSession, session } from "./net/api";
 import { connection } from "./net/resource";
 import { useStore } from "./net/store";
 import { type Address, address, format, go } from "./router";
@@ -60,7 +60,7 @@ export function App(): JSX.Element {
     openSession().then(
       () => setFault(null),
       (error: unknown) => {
-        setFault(error instanceof ApiError ? error : new ApiError("INTERNAL", String(error), null, 0));
+        setFault(asFault(error));
         timer = window.setTimeout(() => setTries((old) => old + 1), Math.min(8_000, 1_000 * 2 ** tries));
       },
     );

@@ -19,6 +19,11 @@ export class ApiError extends Error {
   }
 }
 
+/** What was thrown, as a fault that can be shown. */
+export function asFault(error: unknown): ApiError {
+  return error instanceof ApiError ? error : new ApiError("INTERNAL", String(error), null, 0);
+}
+
 export const session = new Store<Session | null>(null);
 
 function faultOf(body: unknown): Fault | null {

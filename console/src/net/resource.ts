@@ -1,7 +1,7 @@
 /** What a screen shows: fetched once, fetched again every so often while the page is looked at, kept while the server
  * does not answer. */
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, get } from "./api";
+import { type ApiError, asFault, get } from "./api";
 import { Store } from "./store";
 
 const KEPT = 40;
@@ -86,7 +86,7 @@ export function useResource<T>(path: string | null, everyMs = 0): Resource<T> {
         if (everyMs > 0) again(everyMs);
       } catch (error) {
         if (stop.signal.aborted) return;
-        const fault = error instanceof ApiError ? error : new ApiError("INTERNAL", String(error), null, 0);
+        const fault = asFault(error);
         failures += 1;
         if (!isFinal(fault) && fault.code !== "NOT_AVAILABLE") {
           connection.set({ ...connection.value, fault });

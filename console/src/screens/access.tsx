@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { api, canWrite, href } from "../cluster";
-import { ApiError, part, post, session } from "../net/api";
+import { type ApiError, asFault, part, post, session } from "../net/api";
 import { useResource } from "../net/resource";
 import { useStore } from "../net/store";
 import type { Acl, Audit, Explained, Quotas, Users } from "../net/types";
@@ -11,7 +11,7 @@ import { visibleText } from "../pure/visible_text";
 import { address } from "../router";
 import { texts } from "../texts";
 import { Confirm, Dialog } from "../ui/dialog";
-import { Badge, Button, Empty, FaultBox, Field, Head, Loaded, Note, Sheet, TableBox, Tabs, Th } from "../ui/parts";
+import { Badge, Button, Empty, FaultBox, Field, Filter, Head, Loaded, Note, Sheet, TableBox, Tabs } from "../ui/parts";
 import { done } from "../ui/toasts";
 import { PreviewPairs } from "./topic";
 
@@ -87,16 +87,7 @@ function UserList(): JSX.Element {
               <pre>ottla start --secure{"\n"}ottla users add alice</pre>
             </Empty>
           ) : (
-            <TableBox label={t.users}>
-              <thead>
-                <tr>
-                  <Th>{t.user}</Th>
-                  <Th>{t.mechanisms}</Th>
-                  <Th num>{t.aclCount}</Th>
-                  <Th>{t.quota}</Th>
-                  <Th />
-                </tr>
-              </thead>
+            <TableBox label={t.users} heads={[t.user, t.mechanisms, { num: t.aclCount }, t.quota, ""]}>
               <tbody>
                 {data.users.map((one) => (
                   <tr key={one.user}>
@@ -172,8 +163,7 @@ function AddUser({ onClose, onDone }: { onClose: () => void; onDone: () => void 
             done(t.userAdded(user));
             onDone();
           },
-          (error: unknown) =>
-            setFault(error instanceof ApiError ? error : new ApiError("INTERNAL", String(error), null, 0)),
+          (error: unknown) => setFault(asFault(error)),
         );
       }}
       foot={
@@ -235,14 +225,7 @@ function Acls(): JSX.Element {
         return (
           <section class="sheet">
             <div class="sheet-head">
-              <input
-                type="search"
-                class="filter"
-                aria-label={t.filterAcls}
-                placeholder={t.filterAcls}
-                value={query}
-                onInput={(event) => setQuery(event.currentTarget.value)}
-              />
+              <Filter label={t.filterAcls} value={query} onInput={setQuery} />
               <span class="grow" />
               {canWrite() && (
                 <Button kind="small" icon="plus" onClick={() => setNew(true)}>
@@ -255,13 +238,7 @@ function Acls(): JSX.Element {
                 <p>{t.noAclsHint}</p>
               </Empty>
             ) : (
-              <TableBox label={t.acls}>
-                <thead>
-                  <tr>
-                    <Th>{t.rule}</Th>
-                    <Th />
-                  </tr>
-                </thead>
+              <TableBox label={t.acls} heads={[t.rule, ""]}>
                 <tbody>
                   {shown.map((one) => (
                     <tr key={Object.values(one).join("/")}>
@@ -350,9 +327,7 @@ function AddAcl({ onClose, onDone }: { onClose: () => void; onDone: () => void }
       title={t.addAcl}
       onClose={onClose}
       onSubmit={() => {
-        post(`${api()}/acls`, { acls: [acl] }).then(onDone, (error: unknown) =>
-          setFault(error instanceof ApiError ? error : new ApiError("INTERNAL", String(error), null, 0)),
-        );
+        post(`${api()}/acls`, { acls: [acl] }).then(onDone, (error: unknown) => setFault(asFault(error)));
       }}
       foot={
         <>
@@ -419,9 +394,7 @@ function Explain(): JSX.Element {
         onSubmit={(event) => {
           event.preventDefault();
           setFault(null);
-          post<Explained>(`${api()}/explain`, asked).then(setAnswer, (error: unknown) =>
-            setFault(error instanceof ApiError ? error : new ApiError("INTERNAL", String(error), null, 0)),
-          );
+          post<Explained>(`${api()}/explain`, asked).then(setAnswer, (error: unknown) => setFault(asFault(error)));
         }}
       >
         <div class="sheet-body form-row">
@@ -494,14 +467,7 @@ function QuotaList(): JSX.Element {
               <p>{t.noQuotasHint}</p>
             </Empty>
           ) : (
-            <TableBox label={t.quotas}>
-              <thead>
-                <tr>
-                  <Th>{t.entity}</Th>
-                  <Th>{t.limits}</Th>
-                  <Th />
-                </tr>
-              </thead>
+            <TableBox label={t.quotas} heads={[t.entity, t.limits, ""]}>
               <tbody>
                 {data.quotas.map((one) => (
                   <tr key={JSON.stringify(one.entity)}>
@@ -576,9 +542,7 @@ function EditQuota({
           ]),
         );
         const entity = isNew ? { user: user || null } : quota.entity;
-        post(`${api()}/quotas`, { entity, values: changes }).then(onDone, (error: unknown) =>
-          setFault(error instanceof ApiError ? error : new ApiError("INTERNAL", String(error), null, 0)),
-        );
+        post(`${api()}/quotas`, { entity, values: changes }).then(onDone, (error: unknown) => setFault(asFault(error)));
       }}
       foot={
         <>
@@ -641,16 +605,7 @@ function AuditList(): JSX.Element {
                 <p>{t.noAuditHint}</p>
               </Empty>
             ) : (
-              <TableBox label={t.audit}>
-                <thead>
-                  <tr>
-                    <Th>{t.at}</Th>
-                    <Th>{t.principal}</Th>
-                    <Th>{t.operation}</Th>
-                    <Th>{t.resource}</Th>
-                    <Th>{t.decision}</Th>
-                  </tr>
-                </thead>
+              <TableBox label={t.audit} heads={[t.at, t.principal, t.operation, t.resource, t.decision]}>
                 <tbody>
                   {data.events.map((one, index) => (
                     <tr key={index}>

@@ -5,7 +5,7 @@ import { useResource } from "../net/resource";
 import type { Access } from "../net/types";
 import { visibleText } from "../pure/visible_text";
 import { texts } from "../texts";
-import { Badge, Empty, Loaded, Sheet, TableBox, Th } from "../ui/parts";
+import { Badge, Empty, Loaded, Sheet, TableBox } from "../ui/parts";
 
 const t = texts.access;
 
@@ -23,13 +23,7 @@ export function TopicAccess({ topic }: { topic: string }): JSX.Element {
           </section>
         ) : (
           <Sheet plain title={t.onTopic}>
-            <TableBox label={t.onTopic}>
-              <thead>
-                <tr>
-                  <Th>{t.principal}</Th>
-                  <Th>{t.operations}</Th>
-                </tr>
-              </thead>
+            <TableBox label={t.onTopic} heads={[t.principal, t.operations]}>
               <tbody>
                 {data.principals.map((one) => (
                   <tr key={one.principal}>

@@ -9,7 +9,7 @@ import { visibleText } from "../pure/visible_text";
 import { go } from "../router";
 import { texts } from "../texts";
 import { Confirm } from "../ui/dialog";
-import { Badge, Bar, Button, Facts, Head, Loaded, Sheet, TableBox, Th } from "../ui/parts";
+import { Badge, Bar, Button, Facts, Head, Loaded, Sheet, TableBox } from "../ui/parts";
 import { done, tried } from "../ui/toasts";
 import { Settings } from "./settings";
 
@@ -223,16 +223,7 @@ function Quorum({ quorum }: { quorum: NonNullable<Brokers["quorum"]> }): JSX.Ele
           [t.voters, count(quorum.voters.length)],
         ]}
       />
-      <TableBox label={t.quorum}>
-        <thead>
-          <tr>
-            <Th>{t.nodeTitle}</Th>
-            <Th>{t.role}</Th>
-            <Th num>{t.logEnd}</Th>
-            <Th num>{t.lag}</Th>
-            <Th num>{t.caughtUp}</Th>
-          </tr>
-        </thead>
+      <TableBox label={t.quorum} heads={[t.nodeTitle, t.role, { num: t.logEnd }, { num: t.lag }, { num: t.caughtUp }]}>
         <tbody>
           {quorum.voters.map((one) => row(one, t.voter))}
           {quorum.observers.map((one) => row(one, t.observer))}

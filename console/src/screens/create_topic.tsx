@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { api, href } from "../cluster";
-import { ApiError, post } from "../net/api";
+import { type ApiError, asFault, post } from "../net/api";
 import { forget, useResource } from "../net/resource";
 import { go } from "../router";
 import { texts } from "../texts";
@@ -39,7 +39,7 @@ export function CreateTopic({ onClose }: { onClose: () => void }): JSX.Element {
       onClose();
       go(href(["topics", name]));
     } catch (error) {
-      setFault(error instanceof ApiError ? error : new ApiError("INTERNAL", String(error), null, 0));
+      setFault(asFault(error));
       setBusy(false);
     }
   };

@@ -176,15 +176,7 @@ function GroupMembers({ group }: { group: Group }): JSX.Element {
           <p>{t.noMembersHint}</p>
         </Empty>
       ) : (
-        <TableBox label={t.members}>
-          <thead>
-            <tr>
-              <Th>{t.client}</Th>
-              <Th>{t.host}</Th>
-              <Th>{t.memberId}</Th>
-              <Th>{t.assignment}</Th>
-            </tr>
-          </thead>
+        <TableBox label={t.members} heads={[t.client, t.host, t.memberId, t.assignment]}>
           <tbody>
             {group.members.map((one) => (
               <tr key={one.member_id}>

@@ -9,7 +9,7 @@ import { count, duration, plural, short } from "../pure/format";
 import { oneLine } from "../pure/visible_text";
 import { address, go, withQuery } from "../router";
 import { texts } from "../texts";
-import { Badge, Empty, Head, Loaded, type Tone } from "../ui/parts";
+import { Badge, Empty, Filter, Head, Loaded, type Tone } from "../ui/parts";
 import { type Column, Rows } from "../ui/rows";
 
 const t = texts.groups;
@@ -137,13 +137,10 @@ export function GroupsScreen(): JSX.Element {
           ) : (
             <section class="sheet">
               <div class="sheet-head">
-                <input
-                  type="search"
-                  class="filter"
-                  aria-label={t.filter}
-                  placeholder={t.filter}
+                <Filter
+                  label={t.filter}
                   value={query}
-                  onInput={(event) => go(withQuery(address.value, { q: event.currentTarget.value || null }), "replace")}
+                  onInput={(typed) => go(withQuery(address.value, { q: typed || null }), "replace")}
                 />
               </div>
               {shown.length === 0 ? (

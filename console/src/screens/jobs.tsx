@@ -6,7 +6,7 @@ import type { Job } from "../net/types";
 import { count, duration, moment } from "../pure/format";
 import { visibleText } from "../pure/visible_text";
 import { texts } from "../texts";
-import { Badge, Bar, Button, Empty, Head, Loaded, Sheet, TableBox, Th, type Tone } from "../ui/parts";
+import { Badge, Bar, Button, Empty, Head, Loaded, Sheet, TableBox, type Tone } from "../ui/parts";
 import { tried } from "../ui/toasts";
 
 const t = texts.jobs;
@@ -28,16 +28,7 @@ export function JobsScreen(): JSX.Element {
             </section>
           ) : (
             <Sheet plain>
-              <TableBox label={t.title}>
-                <thead>
-                  <tr>
-                    <Th>{t.job}</Th>
-                    <Th>{t.state}</Th>
-                    <Th>{t.progress}</Th>
-                    <Th num>{t.took}</Th>
-                    <Th />
-                  </tr>
-                </thead>
+              <TableBox label={t.title} heads={[t.job, t.state, t.progress, { num: t.took }, ""]}>
                 <tbody>
                   {data.jobs.map((one) => (
                     <tr key={one.id}>

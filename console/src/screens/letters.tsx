@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { api, canWrite, href } from "../cluster";
-import { ApiError, part, post } from "../net/api";
+import { type ApiError, asFault, part, post } from "../net/api";
 import { useResource } from "../net/resource";
 import type { DeadLetterTopics, Letters } from "../net/types";
 import { ago, count, moment, plural } from "../pure/format";
@@ -29,16 +29,7 @@ export function LettersScreen(): JSX.Element {
             </section>
           ) : (
             <section class="sheet">
-              <TableBox label={t.title}>
-                <thead>
-                  <tr>
-                    <Th>{t.topic}</Th>
-                    <Th>{t.reasons}</Th>
-                    <Th>{t.kind}</Th>
-                    <Th num>{t.count}</Th>
-                    <Th num>{t.last}</Th>
-                  </tr>
-                </thead>
+              <TableBox label={t.title} heads={[t.topic, t.reasons, t.kind, { num: t.count }, { num: t.last }]}>
                 <tbody>
                   {data.topics.map((one) => (
                     <tr key={one.topic}>
@@ -95,8 +86,7 @@ export function LetterScreen({ topic }: { topic: string }): JSX.Element {
         setCursor(answer.cursor);
       },
       (error: unknown) => {
-        if (!stop.signal.aborted)
-          setFault(error instanceof ApiError ? error : new ApiError("INTERNAL", String(error), null, 0));
+        if (!stop.signal.aborted) setFault(asFault(error));
       },
     );
     return () => stop.abort();

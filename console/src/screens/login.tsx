@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { ApiError, comeBack, logIn, logInElsewhere, wayBack } from "../net/api";
+import { type ApiError, asFault, comeBack, logIn, logInElsewhere, wayBack } from "../net/api";
 import type { Session } from "../net/types";
 import { go } from "../router";
 import { texts } from "../texts";
@@ -21,7 +21,7 @@ export function Login({ session }: { session: Session }): JSX.Element {
     try {
       await work();
     } catch (error) {
-      setFault(faultOf(error));
+      setFault(asFault(error));
       setBusy(false);
     }
   };
@@ -84,17 +84,13 @@ export function Login({ session }: { session: Session }): JSX.Element {
   );
 }
 
-function faultOf(error: unknown): ApiError {
-  return error instanceof ApiError ? error : new ApiError("INTERNAL", String(error), null, 0);
-}
-
 /** What the issuer sent the browser back with; then the page that the login began on. */
 export function ComeBack({ query }: { query: Record<string, string> }): JSX.Element {
   const [fault, setFault] = useState<ApiError | null>(null);
   useEffect(() => {
     comeBack(query).then(
       () => go(wayBack(), "replace"),
-      (error: unknown) => setFault(faultOf(error)),
+      (error: unknown) => setFault(asFault(error)),
     );
   }, []);
   return (

@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { api, href } from "../cluster";
-import { ApiError, part, post, session } from "../net/api";
+import { ApiError, asFault, part, post, session } from "../net/api";
 import type { Content, Input, KafkaRecord, Produced } from "../net/types";
 import { go } from "../router";
 import { texts } from "../texts";
@@ -117,7 +117,7 @@ export function Produce({
         go(href(["topics", to, first.partition, first.offset]));
       }
     } catch (error) {
-      setFault(error instanceof ApiError ? error : new ApiError("INTERNAL", String(error), null, 0));
+      setFault(asFault(error));
       setBusy(false);
     }
   };

@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { api, canWrite, href } from "../cluster";
-import { ApiError, part, post } from "../net/api";
+import { type ApiError, asFault, part, post } from "../net/api";
 import { useResource } from "../net/resource";
 import type { Subject, Subjects } from "../net/types";
 import { diff } from "../pure/diff";
@@ -13,7 +13,20 @@ import { go } from "../router";
 import { texts } from "../texts";
 import { Json } from "../ui/content";
 import { Confirm, Dialog } from "../ui/dialog";
-import { Badge, Button, Choice, Empty, FaultBox, Field, Head, Loaded, Note, Sheet, TableBox, Th } from "../ui/parts";
+import {
+  Badge,
+  Button,
+  Choice,
+  Empty,
+  FaultBox,
+  Field,
+  Filter,
+  Head,
+  Loaded,
+  Note,
+  Sheet,
+  TableBox,
+} from "../ui/parts";
 import { done, tried } from "../ui/toasts";
 import { PreviewPairs } from "./topic";
 
@@ -60,25 +73,12 @@ export function SchemasScreen(): JSX.Element {
               ) : (
                 <>
                   <div class="sheet-head">
-                    <input
-                      type="search"
-                      class="filter"
-                      aria-label={t.filter}
-                      placeholder={t.filter}
-                      value={query}
-                      onInput={(event) => setQuery(event.currentTarget.value)}
-                    />
+                    <Filter label={t.filter} value={query} onInput={setQuery} />
                   </div>
-                  <TableBox label={t.title}>
-                    <thead>
-                      <tr>
-                        <Th>{t.subject}</Th>
-                        <Th>{t.type}</Th>
-                        <Th num>{t.version}</Th>
-                        <Th num>{t.versions}</Th>
-                        <Th num>{t.id}</Th>
-                      </tr>
-                    </thead>
+                  <TableBox
+                    label={t.title}
+                    heads={[t.subject, t.type, { num: t.version }, { num: t.versions }, { num: t.id }]}
+                  >
                     <tbody>
                       {shown.map((one) => (
                         <tr key={one.subject}>
@@ -279,7 +279,7 @@ function SchemaEditor({
     try {
       return await post(path, body);
     } catch (error) {
-      setFault(error instanceof ApiError ? error : new ApiError("INTERNAL", String(error), null, 0));
+      setFault(asFault(error));
       return null;
     }
   };

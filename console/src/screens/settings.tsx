@@ -1,14 +1,14 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { canWrite } from "../cluster";
-import { ApiError, post } from "../net/api";
+import { type ApiError, asFault, post } from "../net/api";
 import { useResource } from "../net/resource";
 import type { Setting } from "../net/types";
 import { matcher } from "../pure/filter";
 import { visibleText } from "../pure/visible_text";
 import { texts } from "../texts";
 import { Dialog } from "../ui/dialog";
-import { Badge, Button, FaultBox, Field, Loaded, TableBox, Th } from "../ui/parts";
+import { Badge, Button, FaultBox, Field, Filter, Loaded, TableBox } from "../ui/parts";
 import { done } from "../ui/toasts";
 
 const t = texts.settings;
@@ -27,26 +27,11 @@ export function Settings({ path }: { path: string }): JSX.Element {
         return (
           <section class="sheet">
             <div class="sheet-head">
-              <input
-                type="search"
-                class="filter"
-                aria-label={t.filter}
-                placeholder={t.filter}
-                value={query}
-                onInput={(event) => setQuery(event.currentTarget.value)}
-              />
+              <Filter label={t.filter} value={query} onInput={setQuery} />
               <span class="grow" />
               <span class="quiet">{t.changed(data.settings.filter((one) => one.is_changed).length)}</span>
             </div>
-            <TableBox label={t.title}>
-              <thead>
-                <tr>
-                  <Th>{t.name}</Th>
-                  <Th>{t.value}</Th>
-                  <Th>{t.origin}</Th>
-                  <Th />
-                </tr>
-              </thead>
+            <TableBox label={t.title} heads={[t.name, t.value, t.origin, ""]}>
               <tbody>
                 {shown.map((one) => (
                   <tr key={one.name}>
@@ -109,7 +94,7 @@ function ChangeSetting({
       done(t.saved(setting.name));
       onDone();
     } catch (error) {
-      setFault(error instanceof ApiError ? error : new ApiError("INTERNAL", String(error), null, 0));
+      setFault(asFault(error));
     }
   };
   return (

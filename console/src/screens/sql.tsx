@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { api } from "../cluster";
-import { ApiError, get, part, post } from "../net/api";
+import { ApiError, asFault, get, part, post } from "../net/api";
 import { useResource } from "../net/resource";
 import type { Job, SqlResult, Topics } from "../net/types";
 import { count, duration, plural } from "../pure/format";
@@ -47,7 +47,7 @@ export function SqlScreen(): JSX.Element {
       else setFault(new ApiError("SQL", now.message ?? now.state, null, 0));
     } catch (error) {
       if (control.signal.aborted) return;
-      setFault(error instanceof ApiError ? error : new ApiError("INTERNAL", String(error), null, 0));
+      setFault(asFault(error));
     }
   };
   const first = topics.data?.topics[0]?.name ?? "orders";

@@ -10,7 +10,7 @@ import { visibleText } from "../pure/visible_text";
 import { address, go } from "../router";
 import { texts } from "../texts";
 import { Confirm, Dialog } from "../ui/dialog";
-import { Badge, Button, Empty, Facts, FaultBox, Field, Head, Loaded, Sheet, TableBox, Tabs, Th } from "../ui/parts";
+import { Badge, Button, Empty, Facts, FaultBox, Field, Head, Loaded, Sheet, TableBox, Tabs } from "../ui/parts";
 import { done, tried } from "../ui/toasts";
 import { TopicAccess } from "./access_topic";
 import { Messages } from "./messages";
@@ -199,17 +199,10 @@ function Partitions({ topic }: { topic: Topic }): JSX.Element {
         ]}
       />
       <Sheet plain title={t.partitions}>
-        <TableBox label={t.partitions}>
-          <thead>
-            <tr>
-              <Th>{t.partition}</Th>
-              <Th>{t.replicaList}</Th>
-              <Th num>{t.start}</Th>
-              <Th num>{t.end}</Th>
-              <Th num>{t.records}</Th>
-              <Th num>{t.size}</Th>
-            </tr>
-          </thead>
+        <TableBox
+          label={t.partitions}
+          heads={[t.partition, t.replicaList, { num: t.start }, { num: t.end }, { num: t.records }, { num: t.size }]}
+        >
           <tbody>
             {topic.partitions.map((one) => (
               <tr key={one.partition}>
@@ -246,16 +239,16 @@ function TopicGroups({ topic }: { topic: Topic }): JSX.Element {
   }
   return (
     <Sheet plain title={t.groups}>
-      <TableBox label={t.groups}>
-        <thead>
-          <tr>
-            <Th>{texts.groups.name}</Th>
-            <Th>{texts.groups.type}</Th>
-            <Th>{texts.groups.state}</Th>
-            <Th num>{texts.groups.lag}</Th>
-            <Th num>{texts.groups.behind}</Th>
-          </tr>
-        </thead>
+      <TableBox
+        label={t.groups}
+        heads={[
+          texts.groups.name,
+          texts.groups.type,
+          texts.groups.state,
+          { num: texts.groups.lag },
+          { num: texts.groups.behind },
+        ]}
+      >
         <tbody>
           {topic.groups.map((one) => (
             <tr key={one.group}>

@@ -12,7 +12,7 @@ import { oneLine } from "../pure/visible_text";
 import { address, go, withQuery } from "../router";
 import { texts } from "../texts";
 import { Icon } from "../ui/icons";
-import { Badge, Button, Empty, Head, Loaded } from "../ui/parts";
+import { Badge, Button, Empty, Filter, Head, Loaded } from "../ui/parts";
 import { type Column, Rows } from "../ui/rows";
 import { CreateTopic } from "./create_topic";
 
@@ -93,15 +93,7 @@ export function TopicsScreen(): JSX.Element {
         {(data) => (
           <section class="sheet">
             <div class="sheet-head">
-              <input
-                type="search"
-                class="filter"
-                aria-label={t.filter}
-                placeholder={t.filter}
-                value={query}
-                spellcheck={false}
-                onInput={(event) => set({ q: event.currentTarget.value || null })}
-              />
+              <Filter label={t.filter} value={query} onInput={(typed) => set({ q: typed || null })} />
               <Button kind="small" icon="tree" pressed={isTree} onClick={() => set({ tree: isTree ? null : "1" })}>
                 {t.tree}
               </Button>

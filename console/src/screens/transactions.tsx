@@ -7,7 +7,7 @@ import { ago, count, duration, plural } from "../pure/format";
 import { visibleText } from "../pure/visible_text";
 import { texts } from "../texts";
 import { Confirm } from "../ui/dialog";
-import { Badge, Button, Empty, Head, Loaded, Sheet, TableBox, Th } from "../ui/parts";
+import { Badge, Button, Empty, Head, Loaded, Sheet, TableBox } from "../ui/parts";
 import { done } from "../ui/toasts";
 import { PreviewPairs } from "./topic";
 
@@ -44,18 +44,10 @@ export function TransactionsScreen(): JSX.Element {
                   <p>{t.noneHint}</p>
                 </Empty>
               ) : (
-                <TableBox label={t.open}>
-                  <thead>
-                    <tr>
-                      <Th>{t.id}</Th>
-                      <Th>{t.state}</Th>
-                      <Th num>{t.began}</Th>
-                      <Th num>{t.timeout}</Th>
-                      <Th>{t.partitions}</Th>
-                      <Th num>{t.producer}</Th>
-                      <Th />
-                    </tr>
-                  </thead>
+                <TableBox
+                  label={t.open}
+                  heads={[t.id, t.state, { num: t.began }, { num: t.timeout }, t.partitions, { num: t.producer }, ""]}
+                >
                   <tbody>
                     {data.open.map((one) => (
                       <tr key={one.transactional_id}>
@@ -124,16 +116,10 @@ function HangingList({ hanging, onEnd }: { hanging: Hanging[]; onEnd: (one: Hang
           <p>{t.noneHangHint}</p>
         </Empty>
       ) : (
-        <TableBox label={t.hanging}>
-          <thead>
-            <tr>
-              <Th>{t.partition}</Th>
-              <Th num>{t.producer}</Th>
-              <Th num>{t.start}</Th>
-              <Th num>{t.lastWrite}</Th>
-              <Th />
-            </tr>
-          </thead>
+        <TableBox
+          label={t.hanging}
+          heads={[t.partition, { num: t.producer }, { num: t.start }, { num: t.lastWrite }, ""]}
+        >
           <tbody>
             {hanging.map((one) => (
               <tr key={`${one.topic}/${one.partition}/${one.producer_id}`}>

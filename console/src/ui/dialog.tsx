@@ -1,6 +1,6 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, post, preview } from "../net/api";
+import { type ApiError, asFault, post, preview } from "../net/api";
 import type { Preview } from "../net/types";
 import { texts } from "../texts";
 import { Bones, Button, FaultBox, Field } from "./parts";
@@ -93,7 +93,7 @@ export function Confirm<P, R = unknown>({
         if (!isOver) setFound(one);
       },
       (error: unknown) => {
-        if (!isOver) setFault(error instanceof ApiError ? error : new ApiError("INTERNAL", String(error), null, 0));
+        if (!isOver) setFault(asFault(error));
       },
     );
     return () => {
@@ -107,7 +107,7 @@ export function Confirm<P, R = unknown>({
     try {
       onDone(await post<R>(path, { ...body, confirm: typed }));
     } catch (error) {
-      setFault(error instanceof ApiError ? error : new ApiError("INTERNAL", String(error), null, 0));
+      setFault(asFault(error));
       setBusy(false);
     }
   };

@@ -361,11 +361,39 @@ export function Spark({ values, label }: { values: readonly (number | null)[]; l
   );
 }
 
-/** A table in a box that scrolls by itself, with the keyboard too. */
-export function TableBox({ label, children }: { label: string; children: ComponentChildren }): JSX.Element {
+/** The head of a column: its text, in `num` above numbers. */
+export type Heading = string | { num: string };
+
+/** A table in a box that scrolls by itself, with the keyboard too. Without `heads` the table brings its own head. */
+export function TableBox({
+  label,
+  heads,
+  children,
+}: {
+  label: string;
+  heads?: readonly Heading[];
+  children: ComponentChildren;
+}): JSX.Element {
   return (
     <section class="table-box" aria-label={label} tabIndex={0}>
-      <table>{children}</table>
+      <table>
+        {heads && (
+          <thead>
+            <tr>
+              {heads.map((one, index) =>
+                typeof one === "string" ? (
+                  <Th key={index}>{one}</Th>
+                ) : (
+                  <Th key={index} num>
+                    {one.num}
+                  </Th>
+                ),
+              )}
+            </tr>
+          </thead>
+        )}
+        {children}
+      </table>
     </section>
   );
 }
@@ -376,6 +404,29 @@ export function Th({ children, num = false }: { children?: ComponentChildren; nu
     <th scope="col" class={num ? "num" : ""}>
       {children}
     </th>
+  );
+}
+
+/** The field that filters a list while it is typed in. */
+export function Filter({
+  label,
+  value,
+  onInput,
+}: {
+  label: string;
+  value: string;
+  onInput: (typed: string) => void;
+}): JSX.Element {
+  return (
+    <input
+      type="search"
+      class="filter"
+      aria-label={label}
+      placeholder={label}
+      value={value}
+      spellcheck={false}
+      onInput={(event) => onInput(event.currentTarget.value)}
+    />
   );
 }
 
