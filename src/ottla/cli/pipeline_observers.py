@@ -1,7 +1,7 @@
-"""What watches a run of a pipeline beside the terminal: the metrics port, JSON logs, lineage, traces.
+"""Observers of a pipeline's run beside the terminal: the metrics port, JSON logs, lineage, traces.
 
-Each takes events of the run (`spark.pipelines.events`). One that fails is named once on stderr and left out from then
-on: a collector that is away is no reason to end a pipeline.
+Each takes events of the run (`spark.pipelines.events`). An observer that fails is named once on stderr and left out
+from then on: an unreachable collector is no reason to end a pipeline.
 """
 
 from __future__ import annotations

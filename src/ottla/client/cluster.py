@@ -1,12 +1,12 @@
 """A client's view of a cluster: which broker to ask, and the connections to ask them over.
 
 All clients of this package stand on it. It keeps the metadata of the topics that are used fresh, finds coordinators,
-connects when a broker is first needed, and pauses between tries with jitter, so that a thousand clients of a broker
-that has come back do not arrive at once.
+connects when a broker is first needed, and pauses between tries with jitter, so that a thousand clients do not
+reconnect to a restarted broker at once.
 
 Requests that a broker answers late hold up all later ones of their connection (a broker answers in order). So every
-broker can have several connections, each named by its `lane`: what waits long (fetches, joining a group) is kept from
-what must not (heartbeats).
+broker can have several connections, each named by its `lane`: requests that wait long (fetches, joining a group) do not
+delay others (heartbeats).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """One connection to a broker: requests out, responses in, each answered through a future.
 
 A broker answers the requests of a connection in their order, so the oldest one that waits is the one an answer belongs
-to; the correlation id must agree. When a connection ends, for whatever reason, everyone who waits gets a NetworkError:
-whether the broker did what was asked is not known. An answer that does not come within its time ends the connection, as
-Kafka's own client does it, since every later answer stands behind it.
+to; the correlation id must agree. When a connection ends, for whatever reason, every waiting request gets a
+NetworkError: the broker may or may not have done it. An answer that does not come within its time ends the connection,
+as Kafka's own client does it, since every later answer stands behind it.
 
 It stands on `net.Channel` and the `net.Sockets` port: the simulator hands in its own, and the same code runs there. A
 response larger than what has arrived gets a buffer of its own that the socket is read into; a decoded response may
@@ -11,9 +11,9 @@ keep views of it (the records of a fetch) for as long as it likes. When no view 
 used again: clearing and paging in fresh memory would cost as much as reading the records.
 
 A connection that is secured has its TLS in the socket (`net.tls`) and logs in before its first request. Where the
-broker gives a session a time (KIP-368) it logs in again before that is over: what is asked meanwhile is held back for
-so long, since a broker takes nothing else between the handshake and the last token. A connection in the open pays for
-none of this.
+broker gives a session a time (KIP-368) it logs in again before that is over: requests are held back
+meanwhile, since a broker takes nothing else between the handshake and the last token. A plain connection has none of
+this cost.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ it is.
 
 Everything a rebalance asks of the application happens inside `poll` (or the next step of `async for`), so records that
 were handed out keep their partition until the application comes back for more, for at most max.poll.interval.ms.
-Offsets are committed on the same terms: coming back for more says that what was handed out is done with.
+Automatic commits follow the same rule: the next poll means that the records of the last one are processed.
 """
 
 from __future__ import annotations

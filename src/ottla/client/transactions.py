@@ -7,8 +7,8 @@
 When a batch or a request of the transaction fails for good, the transaction can only be aborted (`abortable_error`).
 
 With transactions of the second kind (KIP-890, `transaction.version` 2) the broker adds partitions by itself when they
-are first written to, and every end of a transaction gives the producer a new epoch, so that nothing late can slip into
-the next one. With older brokers the producer adds partitions before it writes, and asks for a new epoch after a
+are first written to, and every end of a transaction gives the producer a new epoch, so that a late batch cannot become
+part of the next one. With older brokers the producer adds partitions before it writes, and asks for a new epoch after a
 failure.
 """
 

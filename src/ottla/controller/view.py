@@ -57,7 +57,7 @@ class View:
         return self.image.features.get(features.ELIGIBLE_LEADER_REPLICAS_VERSION, 0) >= 1
 
     def colliding_topic(self, name: str) -> str | None:
-        """A topic whose metrics could not be told from those of one with this name."""
+        """A topic whose metrics would have the same names as those of this topic."""
         key = collision_name(name)
         return None if key is None else next(iter(self._topics_by_collision_name.get(key, ())), None)
 

@@ -16,7 +16,7 @@
     shard_world    one group shard, members and a log: thousands of seeds in the time of one node
     group_workload members as programs on a whole node
     transaction_workload   the ring: tokens that transactions move; beside it its client, reader and history
-    shape       who is a broker, a controller or both; static and dynamic voters
+    shape       which nodes are brokers, controllers or both; static and dynamic voters
     replicas    several nodes: a quorum, replicated partitions; the vocabulary of their scenarios
     witness     what no two nodes may believe, and what they must agree on at rest
     router      a client that finds leaders; cluster_client also finds coordinators, for workloads of one node

@@ -28,7 +28,7 @@ def check(claim: bool, checker: str, message: str) -> None:
 
 
 class History:
-    """What one partition was told to store, and what it promised about it.
+    """The records that one partition was sent, and what it answered about them.
 
     A record is *acknowledged* when the broker answered with its offset, and *synced* when it must also survive a power
     loss. After a power loss offsets beyond the synced end may be used again, for other records: `forget_from` says so.

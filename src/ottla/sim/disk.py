@@ -13,7 +13,7 @@ kept or lost by chance, and so are file lengths and names:
 - A failed sync leaves pages that the next sync believes clean (as Linux does): a writer that goes on lost them.
 
 Like `OsDisk`, a file's descriptor may be closed behind its back and reopened by path, so a file that was renamed
-without being told is found out.
+without being told is detected.
 """
 
 from __future__ import annotations

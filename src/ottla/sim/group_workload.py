@@ -1,8 +1,8 @@
 """Groups on a whole node: members of both protocols come and go, read, commit, crash and freeze.
 
 Each member is a program of its own with its own connection. The workload knows from `GroupHistory` what they were
-promised; here it decides who lives, and at the end that every group settles: each partition has one owner, who has read
-and committed all of it, and the coordinator tells the same of it before and after a restart.
+promised; here it decides which members run, and at the end that every group settles: each partition has one owner, who
+has read and committed all of it, and the coordinator tells the same of it before and after a restart.
 """
 
 from __future__ import annotations

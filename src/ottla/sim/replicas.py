@@ -8,7 +8,7 @@
     sim.settle()                            # until all replicas are in sync
     sim.check("topic")                      # what was acknowledged is there, and in every replica alike
 
-`Witness` looks at what the nodes believe, all the time. A `Shape` says who is a broker, a controller, or both.
+`Witness` looks at what the nodes believe, all the time. A `Shape` names the brokers and controllers.
 """
 
 from __future__ import annotations
@@ -227,8 +227,8 @@ class Cluster(Sim):
 
     def lag(self, *, is_moving: bool = False, without: str = "") -> str:
         """What is missing until every partition has a leader and all its replicas, and all nodes agree on it. While
-        clients write (`is_moving`) the ISR says who is in sync, otherwise the ends of the logs. `without` names a node
-        that stopped just now, which no other node can know yet."""
+        clients write (`is_moving`) the ISR names the replicas in sync, otherwise the ends of the logs. `without` names
+        a node that stopped just now, which no other node can know yet."""
         nodes = [node for node in self.live() if self.shape.names[node.ground.config.node_id - 1] != without]
         if len(nodes) < len(self.hosts) - bool(without):
             return f"{len(nodes)} nodes run"

@@ -1,6 +1,6 @@
 """Self-checking workloads: each knows what it was promised and checks that the promise is kept.
 
-A workload turns in steps until it is told to stop. It meets refusals and silence as a careful program would: it knows
+A workload runs in steps until its stop is requested. It meets refusals and silence as a careful program would: it knows
 afterwards which of its records must be there, which may be there, and which must be there exactly once.
 """
 

@@ -1,5 +1,5 @@
-"""The streaming writer: `df.writeStream.format("ottla")`. How it writes each row exactly once is told in `exactly_once`
-and `decisions`; here Spark's calls come in.
+"""The streaming writer: `df.writeStream.format("ottla")`. `exactly_once` and `decisions` describe how it writes each
+row exactly once; this file has the methods that Spark calls.
 
 Spark tells a Python sink neither its query nor its batch until a task runs, and makes a new writer for each batch and
 each commit. So the tasks read the query's id from their context and send it along with what they wrote.

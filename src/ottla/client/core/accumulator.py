@@ -1,7 +1,7 @@
 """What a producer holds back: records in batches, batches in the queue of their partition, until they are written.
 
 A batch is open (takes records) -> closed (full, lingered long enough, or flushed) -> on the wire -> done, or back in
-its queue to be sent again. Its deliveries are told once, when it is done.
+its queue to be sent again. Its deliveries are completed once, when it is done.
 
 Invariants
   A1  the batches of a queue stand in the order in which they were first filled, whether they were sent before or not

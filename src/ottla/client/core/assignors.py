@@ -19,7 +19,7 @@ NO_GENERATION = -1
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscription:
-    """What a member told the group when it joined."""
+    """The metadata that a member sent when it joined."""
 
     topics: Sequence[str]
     instance_id: str | None = None
@@ -144,8 +144,8 @@ ASSIGNORS: dict[str, Assignor] = {
 
 
 def assign_sticky(members: Members, partition_counts: Mapping[str, int]) -> Assignments:
-    """Everyone keeps what is rightly theirs, the rest goes to who has least, then single partitions move from who has
-    more to who has less until no move makes it more even.
+    """Every member keeps the partitions that it may keep, and the rest goes to the members with the fewest. Then single
+    partitions move from members with more to members with fewer, until no move makes it more even.
 
     Each move lowers the sum of the squares of the loads, so the last step ends.
     """

@@ -1,9 +1,9 @@
 """When a broker is asked for records, and how long it may wait for some.
 
-Only one fetch is under way at a broker. So one that has to wait, for partitions without news, must not keep others from
-being read whose records are there already: those are in the same request, or, if no more of them may be held here, the
-broker is not let wait. And a request for one partition costs about as much as one for all: as long as every partition
-has records here, and there are enough of them, none is sent.
+Only one fetch is under way at a broker. So a fetch that waits for partitions without news must not delay partitions
+that have records already: those are in the same request, or, if their buffers here are full, the broker may not wait.
+And a request for one partition costs about as much as one for all: as long as every partition has records here, and
+there are enough of them, none is sent.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Membership by the consumer protocol (KIP-848): one heartbeat carries everything, and the coordinator shares out.
 
-    UNSUBSCRIBED --Subscribed--> JOINING (epoch 0, everything is told)
+    UNSUBSCRIBED --Subscribed--> JOINING (epoch 0, every field is sent)
     JOINING      --answered--> STABLE
     STABLE       --a target other than what is owned--> RELEASING (something is taken away) or TAKING
     RELEASING    --Released--> TAKING --Taken--> STABLE; the next heartbeat tells what is owned now
@@ -10,8 +10,8 @@
     any          --an error that will not pass--> FAILED
 
 M1: at most one heartbeat is under way.
-M2: what is owned is told after it has been released or taken, never before.
-M3: after an unanswered heartbeat everything is told again.
+M2: the owned partitions are sent after they were released or taken, never before.
+M3: after an unanswered heartbeat every field is sent again.
 M4: as many Released and Taken come as were asked for.
 """
 

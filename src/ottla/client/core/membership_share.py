@@ -1,7 +1,7 @@
 """Membership of a share group (KIP-932): the client chooses the member id, the coordinator the partitions, and a new
 assignment takes effect at once. Members share partitions, so nothing has to be revoked before others may read it.
 
-    UNSUBSCRIBED --Subscribed--> JOINING (epoch 0, the subscription is told)
+    UNSUBSCRIBED --Subscribed--> JOINING (epoch 0, the subscription is sent)
     JOINING      --answered--> STABLE
     any          --FENCED_MEMBER_EPOCH, UNKNOWN_MEMBER_ID--> JOINING, with no partitions
     any          --max.poll.interval.ms without a poll--> EXPIRED (it has left) --Polled--> JOINING
@@ -9,7 +9,7 @@ assignment takes effect at once. Members share partitions, so nothing has to be 
     any          --an error that is not retriable--> FAILED
 
 S1: at most one heartbeat is under way.
-S2: after an unanswered or refused heartbeat the whole subscription is told again.
+S2: after an unanswered or refused heartbeat the whole subscription is sent again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""When a client says that brokers do not answer: at the first failure, every 30 seconds, and when it is over.
+"""When a client logs that brokers do not answer: at the first failure, every 30 seconds, and when it is over.
 
-A cluster of which no broker answers is one outage, and is said at once. A single broker is said when it has not
+A cluster of which no broker answers is one outage, and is logged at once. A single broker is logged when it has not
 answered for a second and others do: a broker that restarts, or moves to another address, is not worth a line. While no
 broker answers at all, single brokers are not named.
 

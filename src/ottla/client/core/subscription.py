@@ -149,7 +149,7 @@ class AssignedPartition:
         self._drop()
 
     def begin_reset(self, reset: OffsetReset) -> None:
-        """Forget the position until the broker has told where the log begins or ends."""
+        """Forget the position until the broker has answered where the log begins or ends."""
         self.position = None
         self.fetch_offset = -1
         self.reset = reset

@@ -1,7 +1,7 @@
-"""How a flow with `http: URL` calls it: what pipeline.yml says under `request`. Pure: the calls are in http_target.py.
+"""The requests of a flow with `http: URL`, from `request` in pipeline.yml. Pure: the calls are in http_target.py.
 
-A call is made at least once: a batch that Spark does again, after a crash or a failure, calls again. Each call has an
-`Idempotency-Key` that is the same then, so that a server can tell.
+A call is made at least once: if Spark does a batch again, after a crash or a failure, its calls are made again. Each
+call has an `Idempotency-Key` that is the same both times, so a server can recognise it.
 """
 
 from __future__ import annotations
