@@ -422,6 +422,15 @@ def test_a_flow_says_what_it_waits_for_until_it_reports() -> None:
     assert (flow.has_reported, flow.waits_for, flow.waited_s) == (True, None, None)
 
 
+def test_sources_without_rows_are_explained_until_the_letters_are_read() -> None:
+    letters = FlowProgress("dead_letters", "topic l")
+    source = SourceCounts.of(parse({"lines": LINES}, {"a": TO_TOPIC}).sources[0]).to_json()
+    status = {"flows": [letters.to_json()], "sources": [source]}
+    assert status_lines(status)[-1] == "dead_letters counts the rows of sources, and has not begun"
+    letters.state = "running"
+    assert status_lines({**status, "flows": [letters.to_json()]})[-1].startswith("lines ")
+
+
 def test_files_have_no_lag() -> None:
     assert lag_of({"sources": [{"endOffset": {"logOffset": 3}, "latestOffset": None}]}) is None
 

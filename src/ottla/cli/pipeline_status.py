@@ -68,6 +68,8 @@ class ProgressDisplay:
 
 def status_lines(status: dict[str, Any]) -> list[str]:
     """Flows and, where there are rules, what came of them."""
+    from ottla.spark.pipelines.verdicts import LETTERS
+
     lines = _lines(FLOW_COLUMNS, status["flows"])
     lines += [
         f"{flow['flow']} has waited {duration_text(flow['waited_s'] * 1000)} for {flow['waits_for']}"
@@ -84,6 +86,8 @@ def status_lines(status: dict[str, Any]) -> list[str]:
     ]
     if status["sources"]:
         lines += ["", *_lines(SOURCE_COLUMNS, status["sources"])]
+        if any(flow["flow"] == LETTERS and flow["state"] == "starting" for flow in status["flows"]):
+            lines.append(f"{LETTERS} counts the rows of sources, and has not begun")
     return lines
 
 
