@@ -717,10 +717,10 @@ async def answers_never_read(target: Target) -> None:
 
 @attack
 async def counts_of_a_user(target: Target) -> None:
-    """Arrays of a million small things in requests that a user without permissions may send."""
+    """Arrays of 100,000 names, and of 2^31, in requests that a user without permissions may send."""
     async with await Link.as_user(target, MALLORY) as link:
         with suppress(Closed):
-            await link.ask(*asked("DescribeGroups", 5, groups=["a"] * 300_000))
+            await link.ask(*asked("DescribeGroups", 5, groups=[f"g{one}" for one in range(100_000)]))
     for body in (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x08" + b"\1" * 500_000):
         for key, version in ((3, 12), (1, 12), (3, 1), (15, 5), (75, 0), (68, 0), (71, 0), (72, 0)):
             async with await Link.as_user(target, MALLORY) as link:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.access import Access
 from ottla.broker.audit import AuditEvent
+from ottla.broker.serving.denials import Denials
 from ottla.security.authorizer import StandardAuthorizer
 from ottla.security.principal import Principal
 from ottla.wire.acls import AclOperation, AclResource
@@ -33,6 +34,7 @@ class Authorization:
         self.authorizer = _authorizer(ground.config)
         """None: every principal may do everything."""
         self.denied_count = 0
+        self._denials = Denials(ground)
 
     def access(self, principal: Principal, host: str, listener: str = "") -> Access:
         """The permissions of a principal that connected from a host."""
@@ -66,10 +68,14 @@ class Authorization:
     def _decided(
         self, access: Access, operation: AclOperation, resource: AclResource, name: str, api_key: int, is_allowed: bool
     ) -> None:
-        """Log a decision as Kafka's authorizer log does: denials at INFO, the others at DEBUG."""
+        """Log a decision as Kafka's authorizer log does: denials at INFO, the others at DEBUG. Audit denials."""
         level = logging.DEBUG if is_allowed else logging.INFO
         if self.authorizer is None or (is_allowed and not log.isEnabledFor(level)):
             return
+        if not is_allowed:
+            self.denied_count += 1
+            if not self._denials.is_reported(access):
+                return
         verdict = self.authorizer.explain(access.principal, access.host, operation, resource, name)
         request = APIS[api_key].name if api_key in APIS else "none"
         log.log(
@@ -86,7 +92,6 @@ class Authorization:
             verdict,
         )
         if not is_allowed:
-            self.denied_count += 1
             self._ground.audit.record(
                 AuditEvent(
                     kind="denied",
