@@ -188,8 +188,9 @@ class ShardWorld:
             self.log += encoded
             for record in decision.records:
                 self.shard.replay(record)
-        if decision.reply is not None and call.waiter is not None:
-            self.answer(call.waiter, decision.reply)
+        reply = decision.reply.response if isinstance(decision.reply, HeartbeatReply) else decision.reply
+        if reply is not None and call.waiter is not None:
+            self.answer(call.waiter, reply)
         for answer in decision.answers:
             self.answer(answer.waiter, answer.response)
 
@@ -391,9 +392,8 @@ class ShardWorld:
             self.at(self.rng.randint(1, 200), partial(self.create_topic, topic.name, topic.num_partitions))
         return decision
 
-    def answer(self, waiter: Waiter, reply: Message | HeartbeatReply) -> None:
+    def answer(self, waiter: Waiter, response: Message) -> None:
         link, serial = waiter.link, waiter.serial
-        response = reply.response if isinstance(reply, HeartbeatReply) else reply
         self.note(f"{link.member.name} <- {response}")
 
         def deliver() -> None:

@@ -36,7 +36,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -64,6 +64,8 @@ class AcknowledgeType(IntEnum):
 
 FINAL = (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
 NO_CHANGE = 0
+RUNS_PER_RANGE = 8
+"""With fewer runs for each range that changed, all runs are gone through once."""
 
 
 class Acquired(NamedTuple):
@@ -187,6 +189,10 @@ class SharePartition:
         self.backoff_max_ms = 0
         self._runs: list[_Run] = []
         self._last_change_id = NO_CHANGE
+        self._changed: dict[int, list[tuple[int, int]]] = {}
+        """By change in flight: the first and last offsets of its runs."""
+        self._free_from = start_offset
+        """No run before it is free."""
         at = start_offset
         for row in sorted(batches):
             if row.last_offset < at:
@@ -202,7 +208,7 @@ class SharePartition:
             self.may_have_letters |= state is DeliveryState.ARCHIVING
             self._runs.append(run)
             at = row.last_offset + 1
-        self._tidy()
+        self._tidy_all()
 
     # What there is
 
@@ -237,7 +243,9 @@ class SharePartition:
     @property
     def next_fetch_offset(self) -> int:
         """Where the next fetch begins: at the first available record, else after the window."""
-        return next((run.first_offset for run in self._runs if run.is_free), self.end_offset)
+        free = self._first_free()
+        self._free_from = self._runs[free].first_offset if free < len(self._runs) else self.end_offset
+        return self._free_from
 
     @property
     def can_acquire(self) -> bool:
@@ -249,7 +257,7 @@ class SharePartition:
         is the last one to read.
         """
         left = max_records
-        for run in self._runs:
+        for run in islice(self._runs, self._first_free(), None):
             if run.is_free:
                 left -= run.count
                 if left <= 0:
@@ -343,7 +351,7 @@ class SharePartition:
             acquired.append(self._lock(run, member_id, now))
         if aborted:
             acquired = [part for one in acquired for part in self._without_aborted(one, aborted)]
-        self._tidy()
+        self._tidy(first_offset, last_offset)
         return acquired
 
     def _portion(self, run: _Run) -> int:
@@ -378,7 +386,8 @@ class SharePartition:
                 part.state = DeliveryState.ARCHIVED
         if self.end_offset <= last_offset:
             self._runs.append(_Run(self.end_offset, last_offset, DeliveryState.ARCHIVED))
-        self._tidy()
+        if first_offset <= last_offset:
+            self._tidy(first_offset, last_offset)
 
     def _lock(self, run: _Run, member_id: str, now: int) -> Acquired:
         run.state, run.member_id, run.expires_at = DeliveryState.ACQUIRED, member_id, now + self.lock_duration_ms
@@ -414,27 +423,37 @@ class SharePartition:
             elif run.next_state is DeliveryState.ARCHIVED and kind is not AcknowledgeType.GAP:
                 archived_count += run.count
             batches.append(StateBatch(first, last, run.next_state, run.delivery_count))
-        self._tidy()
+        self._tidy_each(taken)
         if not batches:
             return None
         self._last_change_id = change_id
+        self._changed[change_id] = [(row.first_offset, row.last_offset) for row in batches]
         return Change(change_id, self.start_offset, tuple(sorted(batches)), archived_count)
 
     def finish(self, *change_ids: int, is_written: bool) -> None:
         """Changes were written; or the write failed, and their records are acquired again under their previous
         locks.
         """
-        finished = frozenset(change_ids)
-        for run in self._runs:
-            if run.change_id in finished:
-                run.change_id = NO_CHANGE
-                if is_written:
-                    run.state, run.member_id, run.expires_at = run.next_state, "", 0
-                    self.may_have_letters |= run.state is DeliveryState.ARCHIVING
-                else:
-                    run.available_at, run.is_rejected = 0, False
-                run.next_state = DeliveryState.AVAILABLE
-        self._tidy()
+        finished: list[tuple[int, int]] = []
+        for change_id in change_ids:
+            changed = self._changed.pop(change_id, [])
+            finished += changed
+            for first, last in changed:
+                for run in self._within(first, last):
+                    if run.change_id == change_id:
+                        self._finish(run, is_written=is_written)
+        self._tidy_each(finished)
+
+    def _finish(self, run: _Run, *, is_written: bool) -> None:
+        run.change_id = NO_CHANGE
+        if is_written:
+            run.state, run.member_id, run.expires_at = run.next_state, "", 0
+            self.may_have_letters |= run.state is DeliveryState.ARCHIVING
+            if run.is_free:
+                self._free_from = min(self._free_from, run.first_offset)
+        else:
+            run.available_at, run.is_rejected = 0, False
+        run.next_state = DeliveryState.AVAILABLE
 
     def _acquired_by(self, member_id: str, first_offset: int, last_offset: int) -> Iterator[tuple[int, int]]:
         """A range as parts, one for each run; records before the start offset are done."""
@@ -497,9 +516,12 @@ class SharePartition:
 
     def expire(self, now: int) -> Change | None:
         """Begin to release records whose locks have expired; None if there are none. Also ends back-offs."""
-        for run in self._runs:
-            if self._is_waiting(run) and run.available_at <= now:
-                run.available_at = 0
+        ended = [run for run in self._runs if self._is_waiting(run) and run.available_at <= now]
+        for run in ended:
+            run.available_at = 0
+            self._free_from = min(self._free_from, run.first_offset)
+        if ended:
+            self._tidy_all()
         runs = [run for run in self._runs if self._is_held(run) and run.expires_at <= now]
         for run in runs:
             run.available_at = self._available_at(run, now)
@@ -524,7 +546,8 @@ class SharePartition:
         batches = tuple(
             StateBatch(run.first_offset, run.last_offset, run.next_state, run.delivery_count) for run in runs
         )
-        self._tidy()
+        self._changed[change_id] = [(row.first_offset, row.last_offset) for row in batches]
+        self._tidy_each(self._changed[change_id])
         return Change(change_id, self.start_offset, batches, archived_count)
 
     @staticmethod
@@ -553,7 +576,7 @@ class SharePartition:
             del self._runs[0]
         if self._runs:
             self._runs[0].first_offset = log_start_offset
-        self._tidy()
+        self._skip_final()
         return True
 
     # Runs
@@ -582,17 +605,46 @@ class SharePartition:
             run.last_offset = last_offset
         return run
 
-    def _tidy(self) -> None:
-        """Join neighbours of the same state, and move the start offset past what is done."""
+    def _first_free(self) -> int:
+        """The index of the first free run; after all runs if there is none."""
+        index = max(self._index_at(self._free_from), 0)
+        while index < len(self._runs) and not self._runs[index].is_free:
+            index += 1
+        return index
+
+    def _tidy(self, first_offset: int, last_offset: int) -> None:
+        """Join neighbours of the same state where this range changed, and move the start offset past what is done."""
+        low, high = max(self._index_at(first_offset) - 1, 0), self._index_at(last_offset) + 2
+        self._join(low, high)
+        self._skip_final()
+
+    def _tidy_each(self, ranges: Sequence[tuple[int, int]]) -> None:
+        if len(ranges) * RUNS_PER_RANGE > len(self._runs):
+            self._tidy_all()
+            return
+        for first, last in ranges:
+            self._join(max(self._index_at(first) - 1, 0), self._index_at(last) + 2)
+        self._skip_final()
+
+    def _tidy_all(self) -> None:
+        self._join(0, len(self._runs))
+        self._skip_final()
+
+    def _join(self, low: int, high: int) -> None:
         joined: list[_Run] = []
-        for run in self._runs:
-            if not joined and run.state in FINAL:
-                self.start_offset = run.last_offset + 1
-            elif joined and joined[-1].is_like(run):
+        for run in self._runs[low:high]:
+            if joined and joined[-1].is_like(run):
                 joined[-1].last_offset = run.last_offset
             else:
                 joined.append(run)
-        self._runs = joined
+        self._runs[low:high] = joined
+
+    def _skip_final(self) -> None:
+        count = 0
+        while count < len(self._runs) and self._runs[count].state in FINAL:
+            self.start_offset = self._runs[count].last_offset + 1
+            count += 1
+        del self._runs[:count]
 
     def check(self) -> None:
         """Assert the invariants."""

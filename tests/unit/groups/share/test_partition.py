@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from ottla.groups.share import partition
 from ottla.groups.share.partition import (
     Acknowledgement,
     AcknowledgeType,
@@ -515,3 +516,27 @@ def test_a_lock_that_expires_begins_a_back_off_and_a_session_that_ends_does_not(
     assert change is not None
     queue.finish(change.id, is_written=True)
     assert queue.take("c", 0, now=LOCK_MS + 100) == [Acquired(0, 0, 3)]
+
+
+def test_an_acknowledgement_looks_at_its_neighbours_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It went through all runs of the window, 1.6 ms with 10,000 of them."""
+    count = 4_000
+    share = SharePartition(0, max_delivery_count=5, max_in_flight=count, lock_duration_ms=30_000)
+    compared = 0
+    is_like = partition._Run.is_like
+
+    def counted(run: partition._Run, other: partition._Run) -> bool:
+        nonlocal compared
+        compared += 1
+        return is_like(run, other)
+
+    monkeypatch.setattr(partition._Run, "is_like", counted)
+    for offset in range(count):
+        share.acquire("ab"[offset % 2], offset, [(offset, offset)], 1, is_strict=True, now=offset)
+    assert len(share._runs) == count and compared < 4 * count
+    compared = 0
+    change = share.acknowledge("b", [Acknowledgement(2_001, 2_001, (AcknowledgeType.RELEASE,))], 0)
+    assert change is not None
+    share.finish(change.id, is_written=True)
+    assert compared < 10 and share.next_fetch_offset == 2_001
+    share.check()
