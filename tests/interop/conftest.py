@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -40,6 +40,14 @@ def rubbish_goes_with_its_module(request: pytest.FixtureRequest) -> Iterator[Non
     yield
     if str(request.node.name).removesuffix(".py").endswith(CARELESS):
         gc.collect()
+
+
+def a_sample(cases: Iterable[tuple[object, ...]], every: int) -> list[object]:
+    """Cases for `parametrize`: those that run in `make test`, and the others, which `make interop` runs as well."""
+    more = pytest.mark.skipif(
+        os.environ.get("OTTLA_INTEROP_ALL") != "1", reason="more of the same takes long: only with OTTLA_INTEROP_ALL=1"
+    )
+    return [pytest.param(*case, marks=more if index % every else ()) for index, case in enumerate(cases)]
 
 
 def new_server(data: Path, overrides: Sequence[str] = ()) -> Server:

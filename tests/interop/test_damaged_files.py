@@ -6,12 +6,13 @@ import shutil
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from tests.interop.conftest import ON_KAFKA, new_server
+from tests.interop.conftest import ON_KAFKA, a_sample, new_server
 from tests.interop.servers import Server, ask
 from tests.interop.test_librdkafka import Clients, create, produce
 
@@ -122,11 +123,19 @@ def segment_files(folder: Path, suffix: str) -> list[Path]:
 
 
 Damage = Callable[[Path, Random], None]
+STATES = ("stopped", "killed")
 
 
-@pytest.mark.parametrize("damage", [flip, truncate, garbage, append], ids=lambda damage: str(damage.__name__))
-@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot"])
-@pytest.mark.parametrize("state", ["stopped", "killed"])
+def name(value: object) -> str:
+    return str(getattr(value, "__name__", value))
+
+
+@pytest.mark.parametrize(
+    ("state", "suffix", "damage"),
+    # the fifth ones have each state, file and damage
+    a_sample(product(STATES, [".index", ".timeindex", ".snapshot"], [flip, truncate, garbage, append]), every=5),
+    ids=name,
+)
 def test_damaged_indexes_and_snapshots_lose_no_record(
     folders: dict[str, Path], tmp_path: Path, state: str, suffix: str, damage: Damage
 ) -> None:
@@ -153,9 +162,11 @@ def test_damaged_indexes_and_snapshots_lose_no_record(
         server.kill()
 
 
-@pytest.mark.parametrize("damage", [flip, truncate, append], ids=lambda damage: str(damage.__name__))
-@pytest.mark.parametrize("state", ["stopped", "killed"])
-@pytest.mark.parametrize("attempt", range(ROUNDS))
+@pytest.mark.parametrize(
+    ("state", "damage", "attempt"),
+    a_sample(product(STATES, [flip, truncate, append], range(ROUNDS)), every=ROUNDS),
+    ids=name,
+)
 def test_damaged_log_files_never_serve_a_wrong_record(
     folders: dict[str, Path], tmp_path: Path, state: str, damage: Damage, attempt: int
 ) -> None:
@@ -194,19 +205,22 @@ CHECKPOINTS = [
 ]
 
 
-@pytest.mark.parametrize("damage", [flip, truncate, garbage], ids=lambda damage: str(damage.__name__))
-@pytest.mark.parametrize("name", CHECKPOINTS)
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    a_sample(product(CHECKPOINTS, [flip, truncate, garbage]), every=2),
+    ids=name,
+)
 @pytest.mark.skipif(ON_KAFKA, reason="Apache Kafka gives up on a folder with a broken checkpoint file")
 def test_a_damaged_checkpoint_file_costs_at_most_a_recovery(
-    folders: dict[str, Path], tmp_path: Path, name: str, damage: Damage
+    folders: dict[str, Path], tmp_path: Path, file: str, damage: Damage
 ) -> None:
     target = tmp_path / "data"
     shutil.copytree(folders["stopped"], target)
-    if not (target / name).exists():
+    if not (target / file).exists():
         # Nothing was compacted here; Kafka's own folders always have the cleaner's file.
-        assert name == "cleaner-offset-checkpoint"
-        (target / name).write_text(f"0\n1\n{TOPIC} 0 0\n")
-    damage(target / name, Random(name + damage.__name__))
+        assert file == "cleaner-offset-checkpoint"
+        (target / file).write_text(f"0\n1\n{TOPIC} 0 0\n")
+    damage(target / file, Random(file + damage.__name__))
     server = start_on(target)
     try:
         messages = read_until_the_end_or_an_error(server)

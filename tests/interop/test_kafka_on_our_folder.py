@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.conftest import ON_KAFKA, StartServer
+from tests.interop.conftest import ON_KAFKA, StartServer, a_sample
 from tests.interop.contents import Contents, eventually
 from tests.interop.servers import kafka_anchor
 from tests.interop.toolbox import Toolbox
@@ -19,7 +19,7 @@ pytestmark = [
 METADATA = "__cluster_metadata-0"
 
 
-@pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.parametrize("how", a_sample([("kill",), ("stop",)], every=2))
 def test_kafka_finds_everything_and_goes_on(
     start_server: StartServer, tools: Toolbox, tmp_path: Path, how: str
 ) -> None:

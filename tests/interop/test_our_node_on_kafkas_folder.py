@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.conftest import ON_KAFKA, StartServer
+from tests.interop.conftest import ON_KAFKA, StartServer, a_sample
 from tests.interop.contents import Contents
 from tests.interop.servers import kafka_anchor
 from tests.interop.toolbox import Toolbox
@@ -19,7 +19,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.parametrize("how", a_sample([("stop",), ("kill",)], every=2))
 def test_we_find_everything_that_kafka_wrote_and_kafka_finds_it_again(
     start_server: StartServer, tools: Toolbox, tmp_path: Path, how: str
 ) -> None:
