@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ago, bytes, count, duration, percent, plural, rate, short } from "../src/pure/format";
+import { ago, bytes, count, duration, percent, plural, rate, short, valueText } from "../src/pure/format";
 
 const plain = (text: string): string => text.replaceAll("\u202f", " ");
 
@@ -63,4 +63,17 @@ describe("times", () => {
     expect(plain(ago(10_000, 5_000))).toBe("in 5 s");
     expect(ago(null, 5_000)).toBe("–");
   });
+});
+
+it("a value of a preview is words, not JSON", () => {
+  expect(
+    valueText([
+      { topic: "orders", partition: 2 },
+      { topic: "a-b", partition: 1000 },
+    ]),
+  ).toBe("orders-2, a-b-1000");
+  expect(valueText(["a", 1])).toBe("a, 1");
+  expect(valueText([])).toBe("–");
+  expect(valueText({ topic: "orders", partition: 2, end: 7 })).toBe('{"topic":"orders","partition":2,"end":7}');
+  expect(valueText(null)).toBe("null");
 });

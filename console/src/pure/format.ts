@@ -113,3 +113,17 @@ export function percent(share: number | null | undefined): string {
 export function plural(value: number, one: string, many: string = `${one}s`): string {
   return `${count(value)} ${value === 1 ? one : many}`;
 }
+
+/** A value of a preview in words: partitions as `topic-0`, lists with commas. */
+export function valueText(value: unknown): string {
+  if (typeof value === "string") return value;
+  if (typeof value === "number") return count(value);
+  if (Array.isArray(value)) return value.map(valueText).join(", ") || "–";
+  if (typeof value === "object" && value !== null) {
+    const { topic, partition, ...rest } = value as Record<string, unknown>;
+    if (typeof topic === "string" && typeof partition === "number" && Object.keys(rest).length === 0) {
+      return `${topic}-${partition}`;
+    }
+  }
+  return JSON.stringify(value);
+}

@@ -50,7 +50,8 @@ export function SqlScreen(): JSX.Element {
       setFault(asFault(error));
     }
   };
-  const first = topics.data?.topics[0]?.name ?? "orders";
+  const names = topics.data?.topics.map((one) => one.name) ?? [];
+  const first = names.find((one) => !one.startsWith("_")) ?? "orders";
   const isRunning = job?.state === "running";
   return (
     <>

@@ -5,7 +5,7 @@ import { part, post } from "../net/api";
 import { forget, useResource } from "../net/resource";
 import { useStore } from "../net/store";
 import type { PartitionRow, Topic } from "../net/types";
-import { bytes, count, duration, plural, rate, short } from "../pure/format";
+import { bytes, count, duration, plural, rate, short, valueText } from "../pure/format";
 import { visibleText } from "../pure/visible_text";
 import { address, go } from "../router";
 import { texts } from "../texts";
@@ -365,18 +365,10 @@ export function PreviewPairs({ preview }: { preview: Record<string, unknown> }):
 }
 
 function PreviewPair({ name, value }: { name: string; value: unknown }): JSX.Element {
-  const text =
-    typeof value === "string"
-      ? value
-      : typeof value === "number"
-        ? count(value)
-        : Array.isArray(value) && value.every((one) => typeof one !== "object")
-          ? value.join(", ") || "–"
-          : JSON.stringify(value);
   return (
     <>
       <dt>{name}</dt>
-      <dd>{visibleText(text)}</dd>
+      <dd>{visibleText(valueText(value))}</dd>
     </>
   );
 }

@@ -1,6 +1,7 @@
 """Which instance leads: the member of the group that has the one partition of `_schemas`.
 
-The leader commits an offset whose metadata is its address; the other instances read it to know where writes go. Kafka's
+The leader commits the end of what it has read, with its address as metadata: the other instances read it to know where
+writes go, and tools that show the lag of groups show none. Kafka's
 coordinator fences a commit of a member that the group has dropped, and the transactional id fences its writes
 (`topic`), so two instances that both consider themselves the leader cannot both write."""
 
@@ -33,6 +34,7 @@ class Election:
         """Whether this instance may write: it is chosen, and has read all that was written before."""
         self.leader_url: str | None = None
         self._is_chosen = False
+        self._committed = -1
         self._running: asyncio.Task[None] | None = None
         self._consumer: Consumer[bytes | None, bytes | None] | None = None
 
@@ -73,6 +75,10 @@ class Election:
                     consumer.pause()
                 if self._is_chosen and not self.is_leader:
                     await self._take_over(consumer)
+                elif self.is_leader:
+                    if self._committed != self._topic.end_offset and loop.time() - looked_at > LOOKUP_S:
+                        looked_at = loop.time()
+                        await self._commit(consumer)
                 elif not self._is_chosen:
                     await self._topic.follow()
                     if loop.time() - looked_at > LOOKUP_S:
@@ -84,10 +90,15 @@ class Election:
 
     async def _take_over(self, consumer: Consumer[bytes | None, bytes | None]) -> None:
         await self._topic.lead(f"{self._group_id}-{self._topic.name}")
-        await consumer.commit({TopicPartition(self._topic.name, 0): OffsetAndMetadata(0, self.url)})
+        await self._commit(consumer)
         if self._is_chosen:
             self.is_leader, self.leader_url = True, self.url
             _log.info("this instance (%s) leads", self.url)
+
+    async def _commit(self, consumer: Consumer[bytes | None, bytes | None]) -> None:
+        end = self._topic.end_offset
+        await consumer.commit({TopicPartition(self._topic.name, 0): OffsetAndMetadata(end, self.url)})
+        self._committed = end
 
     async def _look_up(self, consumer: Consumer[bytes | None, bytes | None]) -> None:
         found = await consumer.committed([(self._topic.name, 0)])

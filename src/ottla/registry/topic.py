@@ -43,7 +43,8 @@ class SchemaTopic:
         self._producer: Producer | None = None
         self._reader: Consumer[bytes | None, bytes | None] | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._end_offset = 0
+        self.end_offset = 0
+        """The state is what stands before it."""
         self._moved = asyncio.Event()
 
     async def open(self) -> None:
@@ -87,8 +88,8 @@ class SchemaTopic:
                 _log.warning("%s cannot be read: %s", self.name, error)
                 await asyncio.sleep(PAUSE_S)
                 continue
-            if position != self._end_offset:
-                self._end_offset = position
+            if position != self.end_offset:
+                self.end_offset = position
                 moved, self._moved = self._moved, asyncio.Event()
                 moved.set()
 
@@ -96,7 +97,7 @@ class SchemaTopic:
         """Wait until everything before an offset is in the state."""
         try:
             async with asyncio.timeout(self.timeout_ms / 1000):
-                while self._end_offset < end_offset:
+                while self.end_offset < end_offset:
                     await self._moved.wait()
         except TimeoutError:
             raise faults.timed_out(f"{self.name} was not read to offset {end_offset} in time") from None
