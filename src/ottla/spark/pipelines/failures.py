@@ -17,7 +17,8 @@ SLOW_START_ADVICE = (
     "the pipeline again when there is less to do, or with fewer tasks at a time (--master 'local[2]')"
 )
 _PYTHON_ERROR = re.compile(
-    r"^((?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|Lost|Fault|Failed|Interrupt|Unavailable|BadData)): (.+)$"
+    r"^((?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|Lost|Fault|Failed|Interrupt|Unavailable|BadData)"
+    r"|ottla\.(?:\w+\.)*[A-Z]\w*): (.+)$"
 )
 _OWN_KINDS: dict[str, type[PipelineError]] = {
     f"{kind.__module__}.{kind.__name__}": kind for kind in (PipelineError, Unavailable, BadData, FlowFailed)
