@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,17 +17,18 @@ import pytest
 from ottla.spark.pipelines.jdbc_changes import STAGED, JdbcChanges
 from ottla.spark.pipelines.pipeline_file import load_pipeline
 from ottla.spark.tables.change_plan import ChangeRules
-from tests.interop.servers import REPOSITORY
+from tests.interop.servers import REPOSITORY, free_port
 from tests.spark.conftest import Topics
 from tests.spark.official import single_jar
 from tests.spark.test_pipelines_changes import newest_values, table_of
-from tests.spark.test_pipelines_processes import Database, database, jar, run, run_killed
+from tests.spark.test_pipelines_processes import Database, database, jar, run, run_killed, wait_for
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("OTTLA_INTEROP_ALL") != "1", reason="Spark in processes of their own: only with `make interop`"
 )
 __all__ = ["database", "jar"]
 SQLITE = "org.xerial:sqlite-jdbc:3.47.1.0"
+MYSQL, MARIADB = "com.mysql:mysql-connector-j:9.1.0", "org.mariadb.jdbc:mariadb-java-client:3.5.1"
 BATCHES: list[list[tuple[int, str | None, int]]] = [
     [(1, "Ann", 10), (2, "Bob", 10), (3, "Eve", 10), (1, "An", 5)],
     [(1, "Anna", 20), (2, None, 30), (3, "late", 9), (4, None, 40)],
@@ -108,12 +112,45 @@ def test_sqlite_has_the_last_value_of_each_key_though_each_batch_dies_at_every_s
     jar = single_jar(SQLITE, "OTTLA_SQLITE_JAR")
     if jar is None:
         pytest.skip(f"SQLite's JDBC driver {SQLITE} cannot be had (OTTLA_SQLITE_JAR names it)")
-    command = [sys.executable, "-m", "tests.spark.sqlite_changes", jar, str(tmp_path)]
+    check_changes(jar, f"jdbc:sqlite:{tmp_path}/people.db")
+
+
+def check_changes(jar: str, *arguments: str) -> None:
+    command = [sys.executable, "-m", "tests.spark.database_changes", jar, *arguments]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     newest, history = json.loads(done.stdout.splitlines()[-1])
     assert [tuple(row) for row in newest] == NEWEST
     assert [tuple(row) for row in history] == HISTORY
+
+
+@pytest.fixture
+def maria(tmp_path: Path) -> Iterator[int]:
+    """The port of a MariaDB server of one's own, which lets `root` in."""
+    make, server = shutil.which("mariadb-install-db"), shutil.which("mariadbd", path="/usr/sbin:/usr/bin")
+    if make is None or server is None:
+        pytest.skip("MariaDB is not installed (Debian's package mariadb-server)")
+    port, data, user = free_port(), f"--datadir={tmp_path}/data", f"--user={pwd.getpwuid(os.geteuid()).pw_name}"
+    install = [make, "--no-defaults", data, user, "--auth-root-authentication-method=normal", "--skip-test-db"]
+    subprocess.run(install, capture_output=True, check=True)
+    places = [f"--port={port}", "--bind-address=127.0.0.1", f"--socket={tmp_path}/socket", f"--pid-file={tmp_path}/pid"]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen([server, "--no-defaults", data, user, *places], stdout=log, stderr=log)
+    wait_for("MariaDB", lambda: b"ready for connections" in (tmp_path / "log").read_bytes())
+    yield port
+    process.terminate()
+    process.wait(120)
+
+
+@pytest.mark.parametrize(("driver", "more"), [(MYSQL, ()), (MARIADB, ("driver=org.mariadb.jdbc.Driver",))])
+def test_mariadb_has_the_last_value_of_each_key_though_each_batch_dies_at_every_step(
+    maria: int, driver: str, more: tuple[str, ...]
+) -> None:
+    jar = single_jar(driver, "OTTLA_MYSQL_JAR" if driver == MYSQL else "OTTLA_MARIADB_JAR")
+    if jar is None:
+        pytest.skip(f"the JDBC driver {driver} cannot be had")
+    parameters = "user=root&createDatabaseIfNotExist=true&permitMysqlScheme"
+    check_changes(jar, f"jdbc:mysql://127.0.0.1:{maria}/shop?{parameters}", *more)
 
 
 def test_counts_are_upserted_into_a_database_and_replaced_there(

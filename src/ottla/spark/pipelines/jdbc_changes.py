@@ -29,6 +29,8 @@ STAGED = "ottla_operation"
 REMEMBER = "t"
 """The operation that adds a tombstone."""
 TOMBSTONES, NOTED_AT = "ottla_tombstones_", "noted_at"
+A_BIGINT = 10_000_000_000
+"""A literal of this type in every database; MySQL has no `cast(... as bigint)`."""
 KEYS = "_keys"
 WITHOUT_MERGE = ("mysql", "mariadb", "sqlite")
 MERGE_SINCE = 15
@@ -58,7 +60,7 @@ class JdbcChanges(JdbcTarget):
         super()._make_tables(connection, batch, query_id)
         if self._rules.has_tombstones:
             columns = quoted_list(connection, self._remembered)
-            made = f"select {columns}, cast(0 as bigint) as {NOTED_AT} from {self._table} where 1 = 0"
+            made = f"select {columns}, {A_BIGINT} as {NOTED_AT} from {self._table} where 1 = 0"
             tombstones = f"create table {self._tombstones} as {made}"
             self._make(connection, self._tombstones, lambda: self._run(connection, tombstones))
 
@@ -69,13 +71,17 @@ class JdbcChanges(JdbcTarget):
 
     def _make_staging(self, connection: Any, staging: str, batch: DataFrame) -> None:
         columns = quoted_list(connection, _target(batch).columns)
-        for table in (staging, staging + KEYS):
-            self._run(connection, f"drop table if exists {table}")
+        self._drop_staging(connection, staging)
         made = f"select {columns}, cast('' as char(1)) as {STAGED} from {self._table} where 1 = 0"
         self._run(connection, f"create table {staging} as {made}")
         if self._rules.is_history:
             keys = quoted_list(connection, self._rules.keys)
             self._run(connection, f"create table {staging}{KEYS} as select {keys} from {self._table} where 1 = 0")
+
+    def _drop_staging(self, connection: Any, staging: str) -> None:
+        super()._drop_staging(connection, staging)
+        if self._rules.is_history:
+            super()._drop_staging(connection, staging + KEYS)
 
     # Planning
 
@@ -141,7 +147,6 @@ class JdbcChanges(JdbcTarget):
             self._run(connection, statement)
         if self._rules.has_tombstones:
             self._remember(connection, staging)
-        self._run(connection, f"drop table if exists {staging}{KEYS}")
 
     def _forget(self, connection: Any, staging: str) -> None:
         """Remove staged changes that are older than a delete; of type 2 they are part of the history."""

@@ -80,21 +80,25 @@ class JdbcTarget:
                     connection.commit()
                     fault_point("jdbc-committed", batch_id)
             connection.rollback()
-            self._run(connection, f"drop table {staging}")
+            self._drop_staging(connection, staging)
             connection.commit()
 
     def forget(self, query_id: str) -> None:
         """Remove the entries of a query whose checkpoint was removed."""
         with self._connection() as connection:
-            self._run(connection, f"drop table if exists {_staging(query_id)}")
+            self._drop_staging(connection, _staging(query_id))
             if self._is_there(connection, BATCHES):
                 self._run(connection, f"delete from {BATCHES} where query_id = ?", query_id)
             connection.commit()
 
     def _make_staging(self, connection: Any, staging: str, batch: DataFrame) -> None:
         columns = quoted_list(connection, batch.columns)
-        self._run(connection, f"drop table if exists {staging}")
+        self._drop_staging(connection, staging)
         self._run(connection, f"create table {staging} as select {columns} from {self._table} where 1 = 0")
+
+    def _drop_staging(self, connection: Any, staging: str) -> None:
+        """Not within the transaction of a batch: MySQL commits what is open when a table is made or dropped."""
+        self._run(connection, f"drop table if exists {staging}")
 
     def _stage(self, batch: DataFrame, staging: str, *, onto_nothing: bool) -> None:
         """Write what a batch makes of the target, or with `onto_nothing` of an empty one, to the table beside it."""

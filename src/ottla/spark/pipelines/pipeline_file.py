@@ -153,7 +153,7 @@ def parse_pipeline(
         )
     if not flows:
         raise PipelineError("flows: at least one is needed, e.g. 'clean: {from: orders, topic: orders.clean}'")
-    _check_stores(sources, flows, values.texts(given, "spark", "the file"))
+    _check_addresses(sources, flows, values.texts(given, "spark", "the file"))
     trigger = values.text(given, "trigger", "the file") or DEFAULT_TRIGGER
     if not _TRIGGER.fullmatch(trigger):
         raise PipelineError(f"trigger: {trigger!r} is no interval such as '5 seconds' or '100 milliseconds'")
@@ -183,8 +183,8 @@ def parse_pipeline(
     )
 
 
-def _check_stores(sources: Sequence[Source], flows: Sequence[Flow], spark: Mapping[str, str]) -> None:
-    """Spark has no file system s3; tables are read and written without it."""
+def _check_addresses(sources: Sequence[Source], flows: Sequence[Flow], spark: Mapping[str, str]) -> None:
+    """Addresses that Spark does not know. It has no file system s3; tables are read and written without it."""
     ends: list[tuple[str, Source | Flow]] = [
         *((f"sources.{one.name}", one) for one in sources),
         *((f"flows.{one.name}", one) for one in flows),
@@ -195,6 +195,12 @@ def _check_stores(sources: Sequence[Source], flows: Sequence[Flow], spark: Mappi
                 f"{where}.files: Spark reads and writes S3 as s3a://, with 'packages: "
                 "[org.apache.hadoop:hadoop-aws:VERSION]' at the top of the file; Delta and Iceberg tables in s3:// "
                 "need no package"
+            )
+        if (one.jdbc or "").startswith("jdbc:mariadb:") and "ANSI" not in (one.jdbc or "").upper():
+            raise PipelineError(
+                f"{where}.jdbc: Spark knows MariaDB as MySQL only, and would write its names as texts: say "
+                "'jdbc:mysql://...', with MySQL's driver; or with MariaDB's, 'jdbc:mysql://...?permitMysqlScheme' and "
+                "'options: {driver: org.mariadb.jdbc.Driver}'"
             )
 
 

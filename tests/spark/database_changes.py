@@ -1,13 +1,13 @@
-"""Changes written to SQLite in one Spark: each batch fails at every step of its commit and is written again.
-Prints what the tables have then, as JSON. Arguments: the jar of the driver, a folder."""
+"""Changes written to a database in one Spark: each batch fails at every step of its commit and is written again, and is
+tried without being kept. Prints what the tables have then, as JSON. Arguments: the jar of the driver, the address, and
+options as name=value."""
 
 from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import sys
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,23 +24,24 @@ class Dead(Exception):
     """The driver would be dead."""
 
 
-def write(spark: Any, folder: Path, scd: int) -> list[Any]:
-    from ottla.spark.pipelines import changes, jdbc_target, targets
+def write(spark: Any, url: str, options: dict[str, str], scd: int) -> list[Any]:
+    from ottla.spark.pipelines import changes, jdbc, jdbc_target, targets
     from ottla.spark.pipelines.pipeline_file import parse_pipeline
 
-    file = folder / f"people-{scd}.db"
-    flow = {"from": "rows", "jdbc": f"jdbc:sqlite:{file}", "table": "people", "keys": ["id"], "scd": scd}
+    table = f"people_{scd}"
+    flow = {"from": "rows", "jdbc": url, "table": table, "options": options, "keys": ["id"], "scd": scd}
     document = {
         "name": "people",
         "sources": {"rows": {"topic": "t", "schema": "id bigint, name string, at bigint"}},
         "flows": {"people": {**flow, "sequence_by": "at", "deletes": "name is null"}},
     }
-    pipeline = parse_pipeline(folder, document, {})
+    pipeline = parse_pipeline(Path(), document, {})
     for number, batch in enumerate(BATCHES):
         given = [(*row, "t", 0, 4 * number + index) for index, row in enumerate(batch)]
         prepared = changes.prepare_changes(
             pipeline, pipeline.flows[0], spark.createDataFrame(given, COLUMNS), may_change=True
         )
+        targets.try_rows(pipeline.flows[0], prepared)
         for dies_at in (*STEPS, None):
 
             def fault_point(step: str, _: int, dies_at: str | None = dies_at) -> None:
@@ -49,10 +50,12 @@ def write(spark: Any, folder: Path, scd: int) -> list[Any]:
 
             vars(jdbc_target)["fault_point"] = fault_point
             with suppress(Dead):
-                targets.database(pipeline.flows[0], prepared).write(prepared, "query-1", number)
-    columns = '"__START_AT", "__END_AT"' if scd == 2 else "at"
-    with closing(sqlite3.connect(file)) as connection:
-        return connection.execute(f"select id, name, {columns} from people order by 1, 3").fetchall()
+                targets.database(pipeline.flows[0], prepared).write(prepared, f"query-{scd}", number)
+    rows = spark.read.format("jdbc").options(**{**jdbc.driver(url), **options, "url": url, "dbtable": table}).load()
+    columns = ["__START_AT", "__END_AT"] if scd == 2 else ["at"]
+    return sorted(
+        [list(row) for row in rows.select("id", "name", *columns).collect()], key=lambda row: (row[0], row[2])
+    )
 
 
 def main() -> None:
@@ -61,11 +64,12 @@ def main() -> None:
 
     import ottla.spark  # noqa: F401  (workers that start at once)
 
-    jar, folder = sys.argv[1], Path(sys.argv[2])
+    jar, url, *given = sys.argv[1:]
+    options = dict(one.split("=", 1) for one in given)
     builder = SparkSession.builder.master("local[2]").config("spark.jars", jar).config("spark.ui.enabled", "false")
     spark = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
-    print(json.dumps([write(spark, folder, scd) for scd in (1, 2)]))
+    print(json.dumps([write(spark, url, options, scd) for scd in (1, 2)], default=int))
     spark.stop()
 
 
