@@ -11,6 +11,9 @@ from typing import Any
 
 import pyarrow
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -24,6 +27,7 @@ from ottla.spark.pipelines.redrive import read_letters, redrive
 from ottla.spark.pipelines.table_flows import table_settings
 from ottla.spark.pipelines.topic_views import TopicViews
 from ottla.spark.tables.table import open_table, prepare_table
+from ottla.testing.registry import TestRegistry
 from tests.schema_registry import SchemaRegistry, schema_registry
 from tests.spark.conftest import Runner, Topics, pipeline_of
 
@@ -288,3 +292,41 @@ def test_changes_of_debezium_in_avro_need_no_schema_in_the_file(
     letters = sorted(read_letters(pipeline, topics.connection), key=lambda letter: letter.value or b"")
     assert sorted(letter.value or b"" for letter in letters) == sorted(values[5:])
     assert {letter.rule for letter in letters} == {"parse", "named"}
+
+
+@needs_time
+def test_changes_of_debezium_in_avro_as_another_client_writes_them_through_ottlas_registry(
+    runner: Runner, topics: Topics, tmp_path: Path
+) -> None:
+    """confluent-kafka registers the schema and writes the values, as Debezium's converter does; the table of the source
+    gets a column between two runs."""
+    registry = TestRegistry()
+    try:
+        url = registry.start(topics.bootstrap)
+        source = {"format": "debezium", "wire": "confluent", "options": {"maxOffsetsPerTrigger": 3}}
+        pipeline = pipeline_of(
+            topics, tmp_path, source, {"delta": "people", "keys": ["id"], "evolve": True}, registry={"url": url}
+        )
+        client = SchemaRegistryClient({"url": url})
+
+        def send(schema: dict[str, Any], *changes: tuple[str, dict[str, Any], int]) -> None:
+            serialize = AvroSerializer(client, json.dumps(schema))
+            about = {"ts_ms": 1_700_000_000_000, "table": "people"}
+            context = SerializationContext(pipeline.name, MessageField.VALUE)
+            for operation, row, lsn in changes:
+                side = "before" if operation == "d" else "after"
+                envelope = {"before": None, "after": None, side: row, "source": {**about, "lsn": lsn}, "op": operation}
+                topics.produce(pipeline.name, [(str(row["id"]), serialize(envelope, context))])
+
+        send(ENVELOPE, ("c", {"id": 1, "name": "Ann"}, 10), ("c", {"id": 2, "name": "Bob"}, 20))
+        send(ENVELOPE, ("u", {"id": 1, "name": "Anna"}, 40), ("u", {"id": 1, "name": "late"}, 30))
+        runner.run(pipeline)
+        wider = json.loads(json.dumps(ENVELOPE))
+        wider["fields"][0]["type"][1]["fields"].append({"name": "age", "type": ["null", "int"], "default": None})
+        send(wider, ("d", {"id": 2, "name": None, "age": None}, 50), ("c", {"id": 3, "name": "Eve", "age": 7}, 60))
+        send(wider, ("u", {"id": 2, "name": "late", "age": 1}, 45))
+        runner.run(pipeline)
+        rows = [(row["id"], row["name"], row.get("age")) for row in table_rows(pipeline, 0)]
+        assert rows == [(1, "Anna", None), (3, "Eve", 7)]
+    finally:
+        registry.close()
