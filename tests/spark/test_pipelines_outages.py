@@ -1,6 +1,6 @@
 """What a running pipeline talks to goes away, in the middle of what it does for it, and comes back: a database, an HTTP
-target. The flow waits and says for what, the others go on, and every row is in its target. All of it takes long and
-runs with OTTLA_INTEROP_ALL=1; see test_pipelines_processes.py."""
+target, brokers, an object store. The flow waits and says for what, the others go on, and every row is in its target.
+All of it takes long and runs with OTTLA_INTEROP_ALL=1; see test_pipelines_processes.py."""
 
 from __future__ import annotations
 
@@ -12,17 +12,27 @@ import struct
 import subprocess
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
+from ottla.spark.pipelines.pipeline_file import load_pipeline
+from ottla.spark.pipelines.table_flows import table_settings
+from ottla.spark.tables.table import open_table
+from tests.chaos.cluster import QUICK_SESSION, Cluster
 from tests.interop.servers import REPOSITORY, Ottla, free_port
 from tests.spark.conftest import Topics
 from tests.spark.test_pipelines_processes import Database, command, database, jar, wait_for
+from tests.spark.test_tables_s3 import S3
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("OTTLA_INTEROP_ALL") != "1", reason="Spark in processes of their own: only with `make interop`"
@@ -34,21 +44,20 @@ WAITS = "backing off"
 class Running:
     """`ottla pipeline run` in a process of its own."""
 
-    def __init__(self, topics: Topics, folder: Path) -> None:
+    def __init__(self, topics: Topics, folder: Path, env: dict[str, str] | None = None) -> None:
         self._folder = folder
         with (folder / "run.log").open("w") as log:
             arguments = ["pipeline", "run", str(folder), "--log-format", "json"]
             self._process = subprocess.Popen(
-                command(topics, *arguments), cwd=REPOSITORY, stdout=log, stderr=subprocess.STDOUT
+                command(topics, *arguments), cwd=REPOSITORY, env=env, stdout=log, stderr=subprocess.STDOUT
             )
 
     def flow(self, name: str) -> dict[str, Any]:
         """What the status says of a flow."""
         path = self._folder / ".state" / "status.json"
         flows = json.loads(path.read_text())["flows"] if path.exists() else []
-        found: dict[str, Any] = next(
-            (one for one in flows if one["flow"] == name), {"state": None, "cause": None, "rows_out": 0}
-        )
+        nothing = {"state": None, "cause": None, "rows_out": 0, "batches": 0}
+        found: dict[str, Any] = next((one for one in flows if one["flow"] == name), nothing)
         return found
 
     def log(self) -> str:
@@ -342,3 +351,222 @@ def test_a_webhook_goes_on_when_the_broker_is_back(tmp_path: Path) -> None:
     written = [int(value) for value in topics.values(topic)]
     assert {number for number, status in answers.items() if status == 200} <= set(written)
     broker.stop()
+
+
+# --- Brokers
+
+
+class Sender:
+    """Sends 0, 1, 2, ... to a topic until it ends, whatever brokers do."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 600_000}
+        self._producer = Producer({**settings, "log_level": 0})
+        self._topic = topic
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.count = 0
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended.wait(0.05):
+            self._producer.produce(self._topic, key=str(self.count % 7), value=json.dumps({"n": self.count}))
+            self.count += 1
+            self._producer.poll(0)
+
+    def end(self) -> None:
+        self._ended.set()
+        self._thread.join()
+        assert self._producer.flush(120) == 0
+
+
+@pytest.fixture(params=[1, 3])
+def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    node_count = request.param
+    factors = ("default", "offsets.topic", "transaction.state.log")
+    settings = [f"{name}.replication.factor={node_count}" for name in factors]
+    enough = [f"{name}={min(node_count, 2)}" for name in ("min.insync.replicas", "transaction.state.log.min.isr")]
+    made = Cluster(tmp_path, node_count, [*QUICK_SESSION, *settings, *enough])
+    try:
+        made.start()
+        yield made
+    finally:
+        made.kill()
+
+
+def test_brokers_are_killed(tmp_path: Path, cluster: Cluster) -> None:
+    """The only one, until flows wait for it; of three the leader of what is read and written, each time another."""
+    node_count = len(cluster.nodes)
+    source, copies = "rows", "copies"
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    for topic, partitions in ((source, 2), (copies, 3), ("sums", 1)):
+        admin.create_topics([NewTopic(topic, partitions, node_count)])[topic].result()
+    (tmp_path / "transformations").mkdir()
+    patience = "options: {kafkaConsumer.pollTimeoutMs: 10000, kafka.default.api.timeout.ms: 10000}"
+    (tmp_path / "transformations" / "totals.sql").write_text(
+        "select 1 as one, count(*) n, sum(n) s from rows group by 1"
+    )
+    (tmp_path / "pipeline.yml").write_text(
+        "trigger: 1 second\n"
+        "spark: {spark.sql.shuffle.partitions: 1}\n"
+        f"sources: {{rows: {{topic: {source}, format: json, schema: n bigint, {patience}}}}}\n"
+        "flows:\n"
+        f"  copies: {{from: rows, topic: {copies}}}\n"
+        "  sums: {from: totals, topic: sums, key: one, mode: update}\n"
+        "  table: {from: rows, delta: table}\n"
+    )
+    topics = Topics(cluster.bootstrap)
+    sender = Sender(cluster.bootstrap, source)
+
+    def wrote_more(run: Running) -> None:
+        written = run.flow("copies")["rows_out"], run.flow("table")["rows_out"]
+        run.wait(
+            "rows", lambda: run.flow("copies")["rows_out"] > written[0] and run.flow("table")["rows_out"] > written[1]
+        )
+
+    def all_written() -> bool:
+        counted = [json.loads(value)["n"] for value in topics.values("sums")]
+        return counted[-1:] == [sender.count] and len(topics.values(copies)) >= sender.count
+
+    with running(topics, tmp_path) as run:
+        wrote_more(run)
+        for turn in range(2):
+            killed = cluster.leader(copies if turn else source)
+            cluster.kill(killed)
+            if node_count == 1:
+                run.wait_until_it_waits("copies", cluster.bootstrap)
+                run.wait_until_it_waits("table", cluster.bootstrap)
+            else:
+                wrote_more(run)
+            cluster.start(killed)
+            wrote_more(run)
+            if node_count > 1:
+                cluster.wait_until_in_sync(copies)
+                cluster.wait_until_in_sync(source)
+        sender.end()
+        run.wait("all rows", lambda: all_written() and run.flow("table")["lag"] == 0)
+    numbers = list(range(sender.count))
+    assert sorted(json.loads(value)["n"] for value in topics.values(copies)) == numbers
+    assert json.loads(topics.values("sums")[-1])["s"] == sum(numbers)
+    table = open_table(table_settings(load_pipeline(tmp_path, {}), load_pipeline(tmp_path, {}).flows[2]))
+    files = table.files_of(table.version())
+    assert sorted(n for file in files for batch in table.read(file) for n in batch.column("n").to_pylist()) == numbers
+
+
+# --- An object store
+
+
+class Relay:
+    """Passes connections on to a store; or answers 503, is gone, or passes requests on and loses the answers."""
+
+    def __init__(self, to: int) -> None:
+        self._to, self.port, self.mode = to, free_port(), "through"
+        self._open: set[socket.socket] = set()
+        self._listener: socket.socket | None = None
+        self.come()
+
+    def come(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self.mode = "through"
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+
+    def go(self) -> None:
+        assert self._listener is not None
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for one in list(self._open):
+            self._end(one)
+
+    def _accept(self, listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                store = socket.create_connection(("127.0.0.1", self._to))
+                self._open |= {client, store}
+                for one, other, comes_in in ((client, store, True), (store, client, False)):
+                    threading.Thread(target=self._pump, args=(one, other, comes_in), daemon=True).start()
+
+    def _pump(self, one: socket.socket, other: socket.socket, comes_in: bool) -> None:
+        with suppress(OSError):
+            while data := one.recv(65536):
+                if self.mode == "503" and comes_in:
+                    one.sendall(b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                    one.shutdown(socket.SHUT_WR)
+                    while one.recv(65536):
+                        pass
+                    break
+                if self.mode == "lost" and not comes_in:
+                    break
+                other.sendall(data)
+        self._end(one)
+        self._end(other)
+
+    def _end(self, one: socket.socket) -> None:
+        self._open.discard(one)
+        with suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)
+        one.close()
+
+
+@pytest.mark.skipif(not S3, reason="needs an S3 store: OTTLA_TEST_S3=http://127.0.0.1:PORT")
+def test_an_object_store_fails_in_every_way(topics: Topics, tmp_path: Path) -> None:
+    source, copies, bucket = topics.new(1), topics.new(1), f"bucket-{uuid4()}"
+    urllib.request.urlopen(urllib.request.Request(f"{S3}/{bucket}", method="PUT"), timeout=120).close()
+    relay = Relay(int(S3.rpartition(":")[2]))
+    place = f"http://127.0.0.1:{relay.port}"
+    login = {"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "me", "AWS_SECRET_ACCESS_KEY": "secret"}
+    delta = {"AWS_ENDPOINT_URL": place, "AWS_ALLOW_HTTP": "true", **login}
+    catalog = {"warehouse": f"s3://{bucket}/tables", "s3.endpoint": place, "s3.region": "us-east-1"}
+    catalog |= {"s3.access-key-id": "me", "s3.secret-access-key": "secret"}
+    document = {
+        "name": source,
+        "trigger": "1 second",
+        "sources": {"rows": {"topic": source, "format": "json", "schema": "n bigint"}},
+        "flows": {
+            "delta": {"from": "rows", "delta": f"s3://{bucket}/delta", "options": delta},
+            "keyed": {"from": "rows", "delta": f"s3://{bucket}/keyed", "options": delta, "keys": ["n"]},
+            "iceberg": {"from": "rows", "iceberg": "shop.rows", "catalog": catalog},
+            "copies": {"from": "rows", "topic": copies},
+        },
+    }
+    (tmp_path / "pipeline.yml").write_text(json.dumps(document))
+    pipeline = load_pipeline(tmp_path, {})
+    sent: list[int] = []
+
+    def send() -> None:
+        new = range(len(sent), len(sent) + 5)
+        topics.produce(source, [(None, json.dumps({"n": n})) for n in new])
+        sent.extend(new)
+
+    def copied() -> bool:
+        return sorted(json.loads(value)["n"] for value in topics.values(copies)) == sent
+
+    def rows_of(flow: int) -> list[int]:
+        table = open_table(table_settings(pipeline, pipeline.flows[flow]))
+        files = table.files_of(table.version())
+        return sorted(n for file in files for batch in table.read(file) for n in batch.column("n").to_pylist())
+
+    with running(topics, tmp_path) as run:
+
+        def wait_until_written() -> None:
+            for number, flow in enumerate(pipeline.flows[:3]):
+                run.wait(f"{flow.name} has its rows", lambda number=number: rows_of(number) == sent)
+                run.wait(f"{flow.name} runs", lambda name=flow.name: run.flow(name)["state"] == "running")
+
+        send()
+        run.wait("all have begun", lambda: all(run.flow(one.name)["batches"] for one in pipeline.flows))
+        wait_until_written()
+        for mode in ("503", "gone", "lost"):
+            if mode == "gone":
+                relay.go()
+            relay.mode = mode
+            send()
+            for flow in pipeline.flows[:3]:
+                run.wait_until_it_waits(flow.name, "")
+            run.wait("the other flow goes on", copied)
+            if mode == "gone":
+                time.sleep(20)
+                relay.come()
+            relay.mode = "through"
+            wait_until_written()
+    relay.go()
