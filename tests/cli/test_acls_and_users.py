@@ -107,7 +107,7 @@ def test_presets_give_what_kafkas_tool_gives(ottla: Ottla) -> None:
         (["grant", "alice", "write", "group", "g"], "a group has no operation write"),
         (["grant", "alice"], "what may alice do?"),
         (["grant", "", "read", "topic", "orders"], "is no user"),
-        (["grant", "alice", "read", "topic", "*", "--prefix"], "is no beginning of names"),
+        (["grant", "alice", "read", "topic", "*", "--prefix"], "cannot be the beginning of a name"),
         (["grant", "alice", "--consumer", "topic", "orders"], "--consumer needs --group"),
         (["grant", "alice", "--producer", "topic", "orders", "--deny"], "--deny needs an operation"),
         (["grant", "alice", "read", "topic", "orders", "--group", "g"], "belongs to --producer or --consumer"),

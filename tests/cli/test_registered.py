@@ -86,7 +86,7 @@ def test_each_record_is_decoded_with_the_schema_it_was_written_with(registry: Sc
     assert len(said) == 3
     assert "t-0 offset 4 is not decoded: the value is not in the Confluent wire format" in said[0]
     assert "t-0 offset 5 is not decoded" in said[1] and "no schema with the id 99" in said[1]
-    assert "t-0 offset 6 is not decoded: the value is no Avro of its schema: it ends too early" in said[2]
+    assert "t-0 offset 6 is not decoded: the value does not fit its Avro schema: it ends too early" in said[2]
     requests = len(registry.requests)
     decoder.decode(records[:3])
     assert len(registry.requests) == requests

@@ -147,7 +147,7 @@ def test_the_wire_format_is_taken_apart_for_whole_arrays() -> None:
         ([500, 502, 503], "does not answer"),
         ([b"<html>"], "answers with no JSON: is it a schema registry?"),
         ([b'{"a": 1}'], "answers without a schema"),
-        ([b'{"schema": "x", "references": [1]}'], "references or an id that are none"),
+        ([b'{"schema": "x", "references": [1]}'], "invalid references or an invalid id"),
         ([302], "status 302"),
         ([b" " * 2000], "more than 1000 bytes"),
     ],

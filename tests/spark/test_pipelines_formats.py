@@ -162,7 +162,7 @@ def test_registered_avro_is_read_by_the_writers_schema_and_written_as_protobuf_a
     connection = Connection(topics.bootstrap, {}, registry.settings)
     views = TopicViews(spark, connection, is_stream=False)
     views.create([source])
-    with pytest.raises(PySparkException, match=f"topic {source}, partition 0, offset 2: the value is no Avro"):
+    with pytest.raises(PySparkException, match=f"topic {source}, partition 0, offset 2: the value does not fit"):
         views.rows(f"select id from `{source}`").collect()
     views = TopicViews(spark, connection, is_stream=False, is_lenient=True)
     views.create([source, target])

@@ -179,7 +179,7 @@ def rule(options: argparse.Namespace, resource: AclResource, name: str, operatio
     from ottla.client.admin import Acl
 
     if options.prefix and (name == WILDCARD or resource is AclResource.CLUSTER):
-        misuse(COMMAND, f"--prefix: {name!r} is no beginning of names")
+        misuse(COMMAND, f"--prefix: {name!r} cannot be the beginning of a name")
     return Acl(
         resource,
         name,

@@ -268,7 +268,7 @@ async def check_groups(admin: Admin, wait_s: float) -> tuple[list[Finding], str]
         await asyncio.sleep(wait_s)
         after = await look_at_groups(admin)
     count = len(after)
-    return diagnosis.judge_groups(before, after, wait_s), f"{counted(count, 'group')}, none stands still"
+    return diagnosis.judge_groups(before, after, wait_s), f"{counted(count, 'group')}, none is stuck"
 
 
 async def look_at_groups(admin: Admin) -> dict[str, GroupSeen]:

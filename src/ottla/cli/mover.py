@@ -138,8 +138,8 @@ class Mover:
                 if error.code not in GONE:
                     notice(f"the move of {partition} could not be taken back: {explained(error)}")
         notice(
-            f"stopped: {len(self.done)} partitions are where they were to go, {len(begun)} that were under way go "
-            "back; the same command goes on from here"
+            f"stopped: {len(self.done)} partitions have moved, {len(begun)} that were under way go "
+            "back; the same command continues"
         )
 
 

@@ -45,7 +45,7 @@ EXAMPLES = r"""  echo hello | ottla produce greetings
   ottla produce orders -H source=shop -H trace=17 < orders.txt
   ottla consume orders -e -o json | ottla produce copy --json
   ottla produce orders --registry http://127.0.0.1:8081 < orders.json    as Avro, Protobuf or registered JSON
-  ottla produce orders --schema order.avsc < orders.json    the file becomes a version of orders-value, if it is none
+  ottla produce orders --schema order.avsc < orders.json    the file becomes a version of orders-value, unless it is one
   ottla produce users -k alice --null                   a tombstone: alice is deleted when the topic is compacted
 
 json lines:

@@ -265,7 +265,7 @@ class _Redrive:
         if not mine or min(mine) < 0:
             raise CommandError(
                 f"the group {group} has not read {target} yet and would begin at its end: set its "
-                f"share.auto.offset.reset to earliest first (it counts only for topics that it has not read)"
+                f"share.auto.offset.reset to earliest first (it applies only to topics that the group has not read)"
             )
 
     # Telling

@@ -339,7 +339,9 @@ def confirm(what: str, options: argparse.Namespace) -> None:
     if options.yes:
         return
     if not can_ask():
-        raise CommandError(f"{what}? There is no terminal to ask on: --yes does it; nothing was changed", MISUSED)
+        raise CommandError(
+            f"{what}? There is no terminal to ask on; nothing was changed. --yes does it without asking", MISUSED
+        )
     if not ask(what):
         raise CommandError("nothing was changed")
 

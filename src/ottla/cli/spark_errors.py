@@ -17,7 +17,7 @@ AWAY = 3
 EXIT_CODES = """\
 exit codes:
   0 done, or stopped with 'ottla pipeline stop'    1 anything else
-  2 the file, its SQL or the command is wrong      3 a broker, database, registry or store is away: try again
+  2 the file, its SQL or the command is wrong      3 a broker, database, registry or store does not answer: try again
   4 the data stopped it (action: fail, unparsable: fail, records that are lost)              130 Ctrl-C
 """
 

@@ -69,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
     create.add_argument(
         "-c", "--config", type=setting, action="append", default=[], metavar="NAME=VALUE", help=SETTINGS
     )
-    create.add_argument("--if-not-exists", action="store_true", help="a topic that is there already is no error")
+    create.add_argument("--if-not-exists", action="store_true", help="an existing topic is no error")
     create.add_argument("--validate-only", action="store_true", help="only say whether it would work")
     alter = add_subcommand(
         commands,
@@ -85,7 +85,7 @@ def parser() -> argparse.ArgumentParser:
     delete = add_subcommand(commands, "delete", "delete topics and all their records", "  ottla topics delete orders\n")
     delete.add_argument("topics", nargs="+", metavar="TOPIC")
     add_yes_option(delete)
-    delete.add_argument("--if-exists", action="store_true", help="a topic that is not there is no error")
+    delete.add_argument("--if-exists", action="store_true", help="a missing topic is no error")
     clone = add_subcommand(
         commands,
         "clone",

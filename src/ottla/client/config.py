@@ -99,7 +99,7 @@ class ClientConfig(SecurityConfig):
     reconnect_backoff_max_ms: int = setting(1_000, "The longest pause before a broker is connected again.", low=0)
     socket_connection_setup_timeout_ms: int = setting(10_000, "How long connecting may take.", low=1)
     connections_max_idle_ms: int = setting(540_000, "A connection that was not used for so long is closed; -1: never.")
-    metadata_max_age_ms: int = setting(300_000, "Metadata older than this is asked for anew.", low=0)
+    metadata_max_age_ms: int = setting(300_000, "Metadata older than this is requested again.", low=0)
     metadata_recovery_strategy: str = setting(
         "rebootstrap",
         "When no known broker answers any more: rebootstrap begins again at bootstrap.servers, none does not.",

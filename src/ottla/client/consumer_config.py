@@ -67,7 +67,7 @@ class ConsumerConfig(ClientConfig):
         parse=_parse_assignors,
     )
     session_timeout_ms: int = setting(
-        45_000, "A member whose heartbeats stop for so long is thought dead (group.protocol=classic).", low=1
+        45_000, "A member without heartbeats for so long is removed from the group (group.protocol=classic).", low=1
     )
     heartbeat_interval_ms: int = setting(3_000, "How often a heartbeat is sent (group.protocol=classic).", low=1)
     max_poll_interval_ms: int = setting(
@@ -94,7 +94,7 @@ class ConsumerConfig(ClientConfig):
     check_crcs: bool = setting(True, "Whether the checksum of every batch is checked.")
     exclude_internal_topics: bool = setting(True, "Whether a pattern leaves out Kafka's own topics.")
     allow_auto_create_topics: bool = setting(True, "Whether a topic that is asked for may be created by the broker.")
-    default_api_timeout_ms: int = setting(60_000, "How long a call without a time of its own may take.", low=0)
+    default_api_timeout_ms: int = setting(60_000, "The timeout of calls that name none.", low=0)
     key_deserializer: Deserializer | None = setting(None, "Makes keys of bytes.")
     value_deserializer: Deserializer | None = setting(None, "Makes values of bytes.")
 

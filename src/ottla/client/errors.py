@@ -153,8 +153,8 @@ class LogTruncated(KafkaError):
         where = "the broker does not know from where on" if divergent_offset is None else f"from {divergent_offset} on"
         super().__init__(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{partition} was read up to offset {offset}, but its log has been cut and written anew ({where}), and "
-            "auto.offset.reset is none: seek to where to go on",
+            f"{partition} was read up to offset {offset}, but its log was truncated and written again ({where}), and "
+            "auto.offset.reset is none: seek to an offset",
         )
         self.partition = partition
         self.offset = offset

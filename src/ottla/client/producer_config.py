@@ -61,7 +61,7 @@ class ProducerConfig(ClientConfig):
     compression_zstd_level: int = setting(3, "zstd's level.", low=-131_072, high=22)
     partitioner: Any = setting(
         "sticky",
-        "Who chooses the partition of a record that names none: sticky (by key if it has one, else batch after batch "
+        "What chooses the partition of a record that names none: sticky (by key if it has one, else batch after batch "
         "to another partition), round_robin (record after record, whatever the key), or a function "
         "(topic, key, partition count) -> partition.",
     )

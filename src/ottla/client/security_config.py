@@ -144,7 +144,7 @@ class SecurityConfig(Settings):
         None, "A function that returns a token, called before each login.", parse=_parse_provider
     )
     sasl_oauthbearer_token_endpoint_url: str | None = setting(
-        None, "Where tokens are to be had for a client id and its secret."
+        None, "The server that issues tokens for a client id and its secret."
     )
     sasl_oauthbearer_client_credentials_client_id: str | None = setting(None, "The client id to ask for a token with.")
     sasl_oauthbearer_client_credentials_client_secret: str | None = setting(

@@ -56,7 +56,7 @@ class ShareConsumerConfig(ClientConfig):
     fetch_max_bytes: int = setting(52_428_800, "About the most bytes in the answer to one fetch.", low=0)
     check_crcs: bool = setting(True, "Whether the checksum of every batch is checked.")
     allow_auto_create_topics: bool = setting(True, "Whether a topic that is asked for may be created by the broker.")
-    default_api_timeout_ms: int = setting(60_000, "How long a call without a time of its own may take.", low=0)
+    default_api_timeout_ms: int = setting(60_000, "The timeout of calls that name none.", low=0)
     key_deserializer: Deserializer | None = setting(None, "Makes keys of bytes.")
     value_deserializer: Deserializer | None = setting(None, "Makes values of bytes.")
 

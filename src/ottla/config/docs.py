@@ -126,12 +126,12 @@ num.io.threads: Threads that handle requests in Apache Kafka; Ottla uses one.
 num.replica.alter.log.dirs.threads: Threads for moves of replicas from one log directory to another.
 background.threads: Threads for background work.
 request.timeout.ms: How long the broker waits for answers to its own requests.
-socket.connection.setup.timeout.ms: How long the broker waits for a connection of its own.
+socket.connection.setup.timeout.ms: How long the broker waits for a connection that it opens.
 socket.connection.setup.timeout.max.ms: Longest such wait after repeated failures.
 config.providers: Plug-ins that can stand in for values in the configuration.
 authorizer.class.name: Class that decides which principal may do what; empty allows everything to all.
 early.start.listeners: Listeners that open before the authorizer is ready.
-broker.rack: Where the broker stands; replicas are spread over racks, consumers can prefer their own.
+broker.rack: The rack of the broker; replicas are spread over racks, consumers can prefer their own.
 controlled.shutdown.enable: Whether a broker hands over its partitions before it stops.
 delete.topic.enable: Whether topics can be deleted.
 max.incremental.fetch.session.cache.slots: Fetch sessions that the broker remembers.
@@ -161,7 +161,7 @@ internal.metadata.log.segment.bytes: Size of metadata log files below the usual 
 internal.metadata.max.batch.size.in.bytes: Largest batch of metadata records. For tests.
 internal.metadata.delete.delay.millis: Time before old metadata files leave the disk. For tests.
 listeners: Addresses that the node listens on, as NAME://host:port.
-advertised.listeners: Addresses that clients are told to connect to, where they differ from listeners.
+advertised.listeners: Addresses that clients connect to, if they differ from listeners.
 listener.security.protocol.map: Which security protocol each listener name stands for.
 socket.send.buffer.bytes: Send buffer of a connection; -1 leaves it to the system.
 socket.receive.buffer.bytes: Receive buffer of a connection; -1 leaves it to the system.
@@ -313,7 +313,7 @@ transaction.two.phase.commit.enable: Whether a transaction may wait for an outsi
 controller.quorum.voters: The controllers of a static quorum, as id@host:port.
 controller.quorum.bootstrap.servers: Controllers to ask for the quorum's members, as host:port.
 controller.quorum.election.timeout.ms: Silence of candidates after which a voter starts another election.
-controller.quorum.fetch.timeout.ms: How long a follower waits for its leader before it stands for election.
+controller.quorum.fetch.timeout.ms: How long a follower waits for its leader before it becomes a candidate.
 controller.quorum.election.backoff.max.ms: Longest pause between two candidacies.
 controller.quorum.append.linger.ms: How long the leader collects metadata records before it writes them.
 controller.quorum.request.timeout.ms: How long a request in the quorum may take.
@@ -331,7 +331,7 @@ telemetry.max.bytes: Largest push of metrics that is taken from a client.
 quota.window.num: Windows over which the rate of a client is measured for its quota.
 replication.quota.window.num: Windows over which replication is measured for its limit.
 alter.log.dirs.replication.quota.window.num: Windows over which moves between log directories are measured.
-controller.quota.window.num: Windows whose worth of changes to the cluster a client may make at once.
+controller.quota.window.num: Number of windows whose quota of changes to the cluster a client may use at once.
 quota.window.size.seconds: Length of a window for the rate of clients.
 replication.quota.window.size.seconds: Length of a window for the rate of replication.
 alter.log.dirs.replication.quota.window.size.seconds: Length of a window for moves between log directories.
@@ -394,7 +394,7 @@ sasl.oauthbearer.assertion.algorithm: How an assertion is signed.
 sasl.oauthbearer.assertion.claim.aud: Audience in an assertion.
 sasl.oauthbearer.assertion.claim.exp.seconds: How long an assertion is valid.
 sasl.oauthbearer.assertion.claim.iss: Issuer in an assertion.
-sasl.oauthbearer.assertion.claim.jti.include: Whether an assertion carries an id of its own.
+sasl.oauthbearer.assertion.claim.jti.include: Whether an assertion has a unique id.
 sasl.oauthbearer.assertion.claim.nbf.seconds: How long before now an assertion is valid.
 sasl.oauthbearer.assertion.claim.sub: Subject in an assertion.
 sasl.oauthbearer.assertion.file: File with a ready assertion.
@@ -405,7 +405,7 @@ sasl.oauthbearer.scope.claim.name: Claim that holds the scope.
 sasl.oauthbearer.sub.claim.name: Claim that holds the user.
 sasl.oauthbearer.token.endpoint.url: Where tokens are got.
 sasl.oauthbearer.jwks.endpoint.url: Where the keys that check tokens are got.
-sasl.oauthbearer.jwks.endpoint.refresh.ms: How often those keys are got anew.
+sasl.oauthbearer.jwks.endpoint.refresh.ms: How often those keys are read again.
 sasl.oauthbearer.jwks.endpoint.retry.backoff.ms: First pause after those keys could not be got.
 sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms: Longest pause after those keys could not be got.
 sasl.oauthbearer.clock.skew.seconds: How far the clocks of issuer and broker may differ.

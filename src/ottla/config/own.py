@@ -52,7 +52,7 @@ def check_own(name: str, text: str) -> None:
     if name == REGISTRY_URL:
         for url in text.split(","):
             if not _is_url(url.strip()):
-                raise ConfigError(f"{name} holds an address that is none such as http://127.0.0.1:8081")
+                raise ConfigError(f"{name} has an address that is not of the form http://127.0.0.1:8081")
 
 
 def _is_url(text: str) -> bool:

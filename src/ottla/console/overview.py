@@ -91,7 +91,7 @@ async def checks(
         before.groups, before.groups_at = seen, time.monotonic()
         waited = time.monotonic() - at if at else 0.0
         found = diagnosis.judge_groups(first, seen, round(waited)) if waited else []
-        return found, f"{counted(len(seen), 'group')}, none stands still"
+        return found, f"{counted(len(seen), 'group')}, none is stuck"
 
     async def transactions() -> tuple[list[Finding], str]:
         now = int(time.time() * 1000)

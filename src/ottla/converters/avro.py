@@ -70,7 +70,7 @@ class AvroDecoder(Decoder):
                 if stream.tell() != len(value):
                     raise ValueError(f"{len(value) - stream.tell()} bytes are left over")
             except Exception as error:
-                errors[len(rows)] = f"the value is no Avro of its schema: {_reason(error)}"
+                errors[len(rows)] = f"the value does not fit its Avro schema: {_reason(error)}"
                 row = None
             else:
                 row = row if self._schema.is_record else {VALUE: row}
@@ -108,7 +108,7 @@ def _usable(schema: AvroSchema) -> Any:
     try:
         return fastavro.parse_schema(schema.plain)
     except Exception as error:
-        raise ConverterError(f"the Avro schema is none: {error}") from None
+        raise ConverterError(f"the Avro schema is invalid: {error}") from None
 
 
 def _texts(registry: Registry, schema: RegisteredSchema) -> tuple[str, ...]:

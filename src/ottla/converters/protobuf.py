@@ -95,7 +95,7 @@ def _parsed(parse: Callable[[bytes], Any], value: bytes, errors: list[str | None
     try:
         return parse(value)
     except Exception as error:
-        errors[row] = f"the value is no Protobuf of its message: {error}"
+        errors[row] = f"the value is not a Protobuf message of its type: {error}"
         return None
 
 

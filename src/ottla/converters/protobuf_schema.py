@@ -221,7 +221,7 @@ def serialized_file(text: str) -> Any:
     except (binascii.Error, ValueError):
         return None
     except Exception as error:
-        raise ConverterError(f"the registered Protobuf descriptor is none: {error}") from None
+        raise ConverterError(f"the registered Protobuf descriptor is invalid: {error}") from None
 
 
 def written_message(registry: Registry, schema_id: int, indexes: tuple[int, ...]) -> str:

@@ -338,7 +338,7 @@ def schema_of(answer: object, schema_id: int | None = None) -> RegisteredSchema:
         )
         found_id = int(answer["id"]) if schema_id is None else schema_id
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise RegistryError(f"the registry answers with references or an id that are none: {answer!r}") from None
+        raise RegistryError(f"the registry answers with invalid references or an invalid id: {answer!r}") from None
     return RegisteredSchema(str(answer.get("schemaType") or AVRO), answer["schema"], references, found_id)
 
 

@@ -403,7 +403,7 @@ class _Connection:
         assert key is not None
         version = self._known.get(key)
         if version is None:
-            self._refuse(AuthenticationError("the listener does not offer SASL; its security protocol is another one"))
+            self._refuse(AuthenticationError("the listener does not offer SASL; it has another security protocol"))
             return
         self._login_key, self._login_version = key, version
         channel = self._channel

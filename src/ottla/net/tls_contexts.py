@@ -221,7 +221,7 @@ def _trust(context: ssl.SSLContext, settings: TlsSettings, purpose: ssl.Purpose)
     try:
         context.load_verify_locations(cadata=trusted)
     except (ssl.SSLError, ValueError) as error:
-        raise TlsSettingsError(f"the trust store holds what is no certificate: {error}") from None
+        raise TlsSettingsError(f"the trust store has an entry that is no certificate: {error}") from None
 
 
 # The key and certificate of this side

@@ -55,7 +55,7 @@ class AvroSerializer(Serializer):
                 fastavro.schemaless_writer(written, parsed, plain(value), strict_allow_default=True)
             except Exception as error:  # whatever fastavro raises for a value that does not fit
                 raise SerializationError(
-                    f"the value is none of its Avro schema: {type(error).__name__}: {error}"
+                    f"the value does not fit its Avro schema: {type(error).__name__}: {error}"
                 ) from None
             return written.getvalue()
 

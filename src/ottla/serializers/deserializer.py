@@ -82,7 +82,7 @@ class Deserializer(ABC):
             raise
         except Exception as error:  # whatever the format's library raises for bytes that it cannot read
             raise SerializationError(
-                f"the bytes are none of the schema {named.schema}: {type(error).__name__}: {error}"
+                f"the bytes do not fit the schema {named.schema}: {type(error).__name__}: {error}"
             ) from None
 
     @abstractmethod

@@ -112,6 +112,8 @@ def _checker(registry: Registry, schema: RegisteredSchema) -> Callable[[Any], No
     def check(value: Any) -> None:
         found = exceptions.best_match(validator.iter_errors(value))
         if found is not None:
-            raise SerializationError(f"the value is none of its JSON schema: {found.json_path}: {found.message[:300]}")
+            raise SerializationError(
+                f"the value does not fit its JSON schema: {found.json_path}: {found.message[:300]}"
+            )
 
     return check

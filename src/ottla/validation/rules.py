@@ -48,7 +48,7 @@ class FieldRules(NamedTuple):
     def why_not(self, schema: int | bytes | None, facts: Facts | None) -> str:
         """The error text of a refused record: the schema that it names, and what was expected."""
         if schema is None:
-            return f"the {self.field} names no schema: it begins with no schema id, and there is no header for one"
+            return f"the {self.field} names no schema: it does not begin with a schema id, and has no header with one"
         named = f"schema id {schema}" if isinstance(schema, int) else f"schema GUID {schema.hex()}"
         subject = self.subject(facts.record_name if facts is not None else None)
         if subject is None:

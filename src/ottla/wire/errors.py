@@ -39,7 +39,7 @@ class ErrorCode(IntEnum):
     COORDINATOR_LOAD_IN_PROGRESS = 14, RETRIABLE, "the coordinator still reads its log"
     COORDINATOR_NOT_AVAILABLE = 15, RETRIABLE, "there is no coordinator at the moment"
     NOT_COORDINATOR = 16, RETRIABLE, "another broker coordinates this group or transaction"
-    INVALID_TOPIC_EXCEPTION = 17, FINAL, "the topic's name is not allowed, or it may not be used so"
+    INVALID_TOPIC_EXCEPTION = 17, FINAL, "the topic's name is invalid, or the topic is not for this use"
     RECORD_LIST_TOO_LARGE = 18, FINAL, "the batches are larger than a segment may be"
     NOT_ENOUGH_REPLICAS = 19, RETRIABLE, "too few replicas are in sync to accept the write"
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, RETRIABLE, "written, but too few replicas are in sync to call it safe"

@@ -93,7 +93,7 @@ def test_a_value_that_is_none_is_named_and_does_no_harm_to_others(files: bytes) 
     rows, errors = ProtobufDecoder(files, "shop.Item").decode(pyarrow.array([b"\x0a\x01x", b"\xff", None, b"\x10\x02"]))
     assert rows.to_pylist() == [{"sku": "x", "count": 0}, None, None, {"sku": "", "count": 2}]
     assert [one is None for one in errors.to_pylist()] == [True, False, True, True]
-    assert "no Protobuf of its message" in errors[1].as_py()
+    assert "not a Protobuf message of its type" in errors[1].as_py()
 
 
 def test_a_message_is_found_by_its_name_or_is_the_first(files: bytes) -> None:

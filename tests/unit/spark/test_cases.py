@@ -62,7 +62,7 @@ def test_expectations_may_be_a_number_or_ordered_or_exact() -> None:
         ({"cases": {"a": {"given": {"s": [{"_value": "x", "a": 1}]}, "letters": []}}}, "_value or columns, not both"),
         ({"cases": {"a": {"fails": "x", "expect": {}}}}, "ends with an error"),
         ({"cases": {"a": {"given": {"s": {"file": "none.jsonl"}}, "letters": []}}}, "cases.a.given.s.file"),
-        ({"given": [{}, {}], "cases": {"a": {"letters": []}}}, "of one batch"),
+        ({"given": [{}, {}], "cases": {"a": {"letters": []}}}, "are one batch"),
         ({"set": {"A": []}, "cases": {"a": {"letters": []}}}, "the file.set"),
     ],
 )

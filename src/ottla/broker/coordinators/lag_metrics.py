@@ -75,7 +75,9 @@ def register_group_metrics(groups: GroupCoordinator) -> None:
         "ottla_group_lag_seconds", "Age of the first record that is not committed, by group and partition.", lag.seconds
     )
     metrics.gauge(
-        "ottla_group_lag_omitted", "Partitions of groups whose lag is not told: too many.", lambda: lag.omitted
+        "ottla_group_lag_omitted",
+        "Partitions of groups whose lag is not reported, because there are too many.",
+        lambda: lag.omitted,
     )
 
 

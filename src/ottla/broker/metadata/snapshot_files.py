@@ -57,7 +57,7 @@ class SnapshotFiles:
             try:
                 return decode_snapshot(read_file(self._disk, path))
             except CorruptRecords as error:
-                log.warning("metadata snapshot %s is passed over: %s", path, error)
+                log.warning("metadata snapshot %s is skipped: %s", path, error)
                 self._disk.rename(path, f"{path}.deleted")
                 self.ids.pop()
         return None

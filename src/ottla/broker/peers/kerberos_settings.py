@@ -75,7 +75,7 @@ def read_kerberos_settings(config: BrokerConfig, listener: str, *, needs_key: bo
     except ValueError as error:
         raise ConfigError(f"sasl.kerberos.principal.to.local.rules: {error}") from None
     except KerberosError as error:
-        raise ConfigError(f"{setting}: the key of {principal} cannot be had from {keytab}: {error}") from None
+        raise ConfigError(f"{setting}: the key of {principal} cannot be read from {keytab}: {error}") from None
     return KerberosSettings(principal, keytab, str(service), names)
 
 

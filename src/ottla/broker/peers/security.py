@@ -52,7 +52,7 @@ class Troubles:
 
     def remove(self, address: str) -> None:
         if self._by_address.pop(address, None) is not None:
-            log.info("node at %s: the connection is secured and stands", address)
+            log.info("node at %s: the connection is secured and open", address)
 
     def at(self, address: str) -> str:
         known = self._by_address.get(address)

@@ -113,7 +113,7 @@ class ListenerLogins:
             try:
                 self._settings = read_sasl_settings(config, self.listener)
             except ConfigError as error:
-                log.error("listener %s goes on with its previous SASL settings: %s", self.listener, error)
+                log.error("listener %s keeps its previous SASL settings: %s", self.listener, error)
         return self._settings
 
     def _new_server(self, mechanism: str, settings: SaslSettings) -> ServerMechanism:

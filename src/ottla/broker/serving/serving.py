@@ -246,7 +246,7 @@ class Serving:
         try:
             context = self.ground.listener_tls.context(self.ground.config, declared)
         except ConfigError as error:
-            log.error("%s: it goes on with the key store that it has", error.message)
+            log.error("%s: the node keeps its present key store", error.message)
             return
         if context is not listener.tls:
             log.info("listener %s: new connections use the key store and trust store loaded now", listener.name)

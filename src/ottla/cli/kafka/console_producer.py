@@ -51,7 +51,7 @@ _READER_PROPERTIES = """\
  headers.delimiter=\\t
  headers.separator=,
  headers.key.separator=:
- null.marker=<what stands for null>
+ null.marker=<the text for null>
 A line is then headers, key and value: "h1:v1,h2:v2\\tkey\\tvalue\""""
 PARSER = OptionParser(
     Option("topic", "REQUIRED: the topic to write to.", argument="topic"),
@@ -76,7 +76,10 @@ PARSER = OptionParser(
         default=1000,
     ),
     Option(
-        "request-required-acks", "acks: who must have written a record.", argument="request required acks", default="-1"
+        "request-required-acks",
+        "acks: which replicas must have written a record.",
+        argument="request required acks",
+        default="-1",
     ),
     Option(
         "request-timeout-ms",

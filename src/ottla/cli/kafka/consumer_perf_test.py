@@ -76,7 +76,7 @@ PARSER = OptionParser(
     ),
     Option(
         "date-format",
-        "How times are shown, as Java's SimpleDateFormat is told.",
+        "How times are shown: a pattern of Java's SimpleDateFormat.",
         "date format",
         default="yyyy-MM-dd HH:mm:ss:SSS",
     ),

@@ -70,7 +70,7 @@ def command_parser() -> CommandParser:
     dry_run = Argument(("--dry-run",), "Only show what would be done.", is_flag=True)
     return CommandParser(
         "kafka-metadata-quorum",
-        "Shows the quorum of controllers, and changes who is in it.",
+        "Shows the quorum of controllers; adds and removes voters.",
         [Argument(("--command-config",), "A properties file for the admin client, and for add-controller.")],
         [
             Command(

@@ -118,7 +118,7 @@ def option_parser() -> OptionParser:
             default=-1,
         ),
         Option("timeout", "How long to wait until moves between folders begin.", "timeout", LONG, default=10000),
-        Option("additional", "Begin although others go on; also changes the throttle of one that goes on."),
+        Option("additional", "Begin while other reassignments are under way; also changes the throttle of those."),
         Option("preserve-throttles", "Leave the throttles as they are."),
         Option("disallow-replication-factor-change", "Refuse to change the number of replicas."),
     )

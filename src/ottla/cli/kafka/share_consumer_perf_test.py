@@ -43,7 +43,7 @@ PARSER = OptionParser(
     Option("reporting-interval", "How often figures are shown.", "interval_ms", kind=INTERVAL, default=5_000),
     Option(
         "date-format",
-        "How times are shown, as Java's SimpleDateFormat is told.",
+        "How times are shown: a pattern of Java's SimpleDateFormat.",
         "date format",
         default="yyyy-MM-dd HH:mm:ss:SSS",
     ),

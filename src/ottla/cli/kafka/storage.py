@@ -21,7 +21,7 @@ def command_parser() -> CommandParser:
         "kafka-storage",
         "Formats the folders of a node, and shows what is in them.",
         commands=[
-            Command("info", "Show whose the folders are.", [config]),
+            Command("info", "Show the node and the cluster of the folders.", [config]),
             Command(
                 "format",
                 "Format the folders.",

@@ -156,7 +156,7 @@ def command_parser() -> CommandParser:
             ),
             Command(
                 "describe-producers",
-                "Show who writes to a partition.",
+                "Show the producers of a partition.",
                 [Argument(("--broker-id",), "As this replica knows it.", kind=INTEGER), topic, partition],
             ),
             Command(

@@ -107,7 +107,7 @@ def parse_cases(path: Path, document: object) -> Iterator[Case]:
         raise PipelineError("cases: names with cases are expected, e.g. 'cases: {an order passes: {given: ...}}'")
     shared, variables = _batches(given.get("given"), "given", path), _variables(given, "the file")
     if len(shared) > 1:
-        raise PipelineError("given: rows for all cases are of one batch; a list of batches stands in a case")
+        raise PipelineError("given: rows for all cases are one batch; write a list of batches into a case")
     for name, value in cases.items():
         where = f"cases.{name}"
         one = _section(value, where, _CASE_KEYS)

@@ -130,11 +130,11 @@ def new_session(
         try:
             session = builder.getOrCreate()
         except PySparkRuntimeError as error:
-            raise FlowFailed(f"Spark did not start: {error} ({log} has what it said)") from None
+            raise FlowFailed(f"Spark did not start: {error} ({log} has its output)") from None
         except Exception as error:
             text = str(error).strip().split("\n", 1)[0]
             kind = FlowFailed if master.startswith("local") else Unavailable
-            raise kind(f"Spark did not start on {master}: {text} ({log} has what it said)") from None
+            raise kind(f"Spark did not start on {master}: {text} ({log} has its output)") from None
     for key, value in hidden.items():
         session.sparkContext._jsc.hadoopConfiguration().set(key.removeprefix(_HADOOP), value)
     return session
