@@ -33,6 +33,8 @@ def test_a_node_that_is_killed_is_named_and_messages_are_still_found(browser: An
             page.get_by_text("under-replicated").first.wait_for()
             open_screen(page, "/", "Overview")
             page.locator(".finding").filter(has_text="replica").first.wait_for()
+            open_screen(page, "/brokers", "Brokers")
+            page.locator(".broker").filter(has_text=f"Broker {victim.id}").get_by_text("fenced").wait_for()
             open_screen(page, "/topics/shop.orders", "shop.orders")
             page.get_by_label("Key is").fill("o-000042")
             page.get_by_role("button", name="Search").click()

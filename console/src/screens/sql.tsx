@@ -122,7 +122,7 @@ export function SqlScreen(): JSX.Element {
               <thead>
                 <tr>
                   {result.columns.map((one, index) => (
-                    <Th key={index}>
+                    <Th key={index} num={one.type === "number"}>
                       {visibleText(one.name)} <span class="quiet">{one.type}</span>
                     </Th>
                   ))}

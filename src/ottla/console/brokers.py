@@ -11,15 +11,16 @@ from ottla.cli.session import CommandError
 from ottla.client.admin import ConfigResource, PartialFailure, QuorumReplica, ResourceType
 from ottla.client.core.balance import BrokerPlace, Move, TooFewBrokers, plan_drain, plan_rebalance
 from ottla.client.core.partitions import TopicPartition
-from ottla.client.errors import KafkaError
+from ottla.client.errors import KafkaError, UnsupportedByBroker
 from ottla.console.call import Call
 from ottla.console.faults import Fault, invalid
 from ottla.console.search_request import document, integer, text
 from ottla.console.topics import changed, described_settings
+from ottla.wire import UnsupportedVersion
 
 if TYPE_CHECKING:
     from ottla.client import Admin
-    from ottla.client.admin import LogDir, Reassignment
+    from ottla.client.admin import ClusterDescription, LogDir, Reassignment
     from ottla.console.jobs import Job
 
 AT_ONCE = 16
@@ -28,7 +29,7 @@ Replicas = dict[TopicPartition, tuple[int, ...]]
 
 async def brokers(call: Call) -> dict[str, Any]:
     admin = await call.admin()
-    described = await admin.describe_cluster(include_fenced=False)
+    described = await cluster_of(admin)
     sample = await call.console.sampler(call.connection).current()
     folders = await _folders(admin)
     infos = [one for info in sample.topics.values() for one in info.partitions]
@@ -42,7 +43,7 @@ async def brokers(call: Call) -> dict[str, Any]:
                 "port": one.port,
                 "rack": one.rack,
                 "is_controller": one.id == described.controller_id,
-                "is_fenced": False,
+                "is_fenced": one.id in described.fenced_ids,
                 "leader_count": sum(at.leader_id == one.id for at in infos),
                 "replica_count": sum(one.id in at.replicas for at in infos),
                 "size_bytes": None if mine is None else sum(_used(folder) for folder in mine),
@@ -50,6 +51,14 @@ async def brokers(call: Call) -> dict[str, Any]:
             }
         )
     return {"brokers": rows, "quorum": await _quorum(admin), "features": await _features(admin)}
+
+
+async def cluster_of(admin: Admin) -> ClusterDescription:
+    """The cluster with its fenced brokers, if its version can tell."""
+    try:
+        return await admin.describe_cluster(include_fenced=True)
+    except (UnsupportedByBroker, UnsupportedVersion):
+        return await admin.describe_cluster()
 
 
 async def _folders(admin: Admin) -> Mapping[int, Sequence[LogDir]]:

@@ -12,6 +12,7 @@ from ottla.cli.diagnosis import Finding, GroupSeen
 from ottla.cli.output import counted
 from ottla.cli.transactions import find_hanging_of
 from ottla.client.errors import KafkaError
+from ottla.console.brokers import cluster_of
 from ottla.console.call import Call
 from ottla.console.faults import of_kafka
 
@@ -42,7 +43,7 @@ async def overview(call: Call) -> dict[str, Any]:
     is_fresh = call.flag("refresh")
     sample = await sampler.current(is_fresh=is_fresh)
     admin = await call.admin()
-    described = await admin.describe_cluster()
+    described = await cluster_of(admin)
     checked = call.console.checked(call.connection)
     now = call.console.clock()
     if is_fresh or checked.checks is None or now - checked.at > KEPT_S:

@@ -77,8 +77,13 @@ async def _queried(call: Call, query: str, limit: int) -> dict[str, Any]:
                 process.terminate()
                 await process.wait()
     if code:
-        raise invalid(errors.decode("utf-8", "replace").strip()[-4_000:] or f"exit code {code}")
+        raise invalid(why_failed(errors.decode("utf-8", "replace")) or f"exit code {code}")
     return table_of(json.loads(output), limit)
+
+
+def why_failed(said: str) -> str:
+    """What a query's process said at its end, without its progress and its name."""
+    return said.strip().removeprefix("starting Spark ...").strip().removeprefix("ottla sql:").strip()[-4_000:]
 
 
 def _escaped(value: str) -> str:
