@@ -7,10 +7,9 @@
 Each request is the smallest there is (one record of 1,000 bytes; a fetch that reads 16 KB of the page cache), so the
 authorizer's share is as large as it gets.
 
-instructions: a node in this process gets the frames of Produce and Fetch (full fetches, and those of a session) at
-`Connection.frame_received`. valgrind counts the instructions of runs that differ only in the number of requests: the
-difference is exact but for what a hash table or the garbage collector does. Sockets and the kernel, which an authorizer
-never touches, are left out; with them its share is smaller.
+instructions: a node in this process gets the frames of 1,000 requests of a kind (Produce, full fetches, those of a
+session) at `Connection.frame_received`. valgrind counts the instructions of these requests alone.
+The kernel and sockets, which an authorizer never touches, are left out; with them its share is smaller.
 
 cpu: two nodes at once, one with the authorizer and the ACLs. The same client logs in to one and then to the other by
 PLAIN, each is first in every other pair, and produces and fetches one request at a time. CPU time is that of the node's
@@ -22,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import re
 import shutil
@@ -60,7 +60,7 @@ KINDS = ("produce", "fetch", "session")
 NAMES = {"produce": "Produce", "fetch": "Fetch, full", "session": "Fetch, of a session"}
 PRODUCE_VERSION, FETCH_VERSION = 13, 17
 FETCHED_BYTES = 16_384
-FEW, MANY = 200, 1_200
+COUNT = 1_000
 SETTINGS = {"num.partitions": "1", "log.retention.bytes": "67108864", "log.segment.bytes": "16777216"}
 AUTHORIZER = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
 
@@ -121,8 +121,8 @@ class Answers:
         raise RuntimeError("an answer was held")
 
 
-async def drive(kind: str, count: int, *, with_acls: bool) -> None:
-    """Start a node and give it so many requests."""
+async def drive(kind: str, *, with_acls: bool) -> None:
+    """Start a node and give it requests."""
     with tempfile.TemporaryDirectory(prefix="ottla-acls-") as folder:
         settings = {
             "node.id": "1",
@@ -141,12 +141,12 @@ async def drive(kind: str, count: int, *, with_acls: bool) -> None:
                 topic_id = (await admin.create_topic(TOPIC, partition_count=1, replication_factor=1)).topic_id
                 if with_acls:
                     await admin.create_acls(acls())
-            ask_often(node, kind, topic_id, count, with_acls=with_acls)
+            ask_often(node, kind, topic_id, with_acls=with_acls)
         finally:
             await node.stop()
 
 
-def ask_often(node: Node, kind: str, topic_id: bytes, count: int, *, with_acls: bool) -> None:
+def ask_often(node: Node, kind: str, topic_id: bytes, *, with_acls: bool) -> None:
     serving = node.serving
     principal = Principal(USER, PRINCIPAL.partition(":")[2]) if with_acls else ANONYMOUS
     client = Client(
@@ -168,11 +168,21 @@ def ask_often(node: Node, kind: str, topic_id: bytes, count: int, *, with_acls: 
         give(produced)
     give(fetched)
     session_id = session_of(give(fetch_frame(topic_id, 0, 0)))
-    of_session = [fetch_frame(topic_id, session_id, number) for number in range(1, MANY + 1)]
-    sent = {"produce": [produced] * MANY, "fetch": [fetched] * MANY, "session": of_session}[kind]
-    requests = [memoryview(bytearray(one[4:])) for one in sent]  # all of them in every run
-    for request in requests[:count]:
+    sent = {
+        "produce": [produced] * COUNT,
+        "fetch": [fetched] * COUNT,
+        "session": [fetch_frame(topic_id, session_id, number) for number in range(1, COUNT + 1)],
+    }[kind]
+    requests = [memoryview(bytearray(one[4:])) for one in sent]
+    gc.collect()
+    gc.disable()
+    switch = ["callgrind_control", "--instr=on", str(os.getpid())]
+    if subprocess.run(switch, capture_output=True).returncode:
+        raise SystemExit("this part runs under valgrind: python -m bench.acls --only instructions")
+    for request in requests:
         connection.frame_received(request)
+    switch[1] = "--instr=off"
+    subprocess.run(switch, capture_output=True)
 
 
 def session_of(answer: bytes) -> int:
@@ -183,10 +193,11 @@ def session_of(answer: bytes) -> int:
     return int(session_id)
 
 
-def instructions(kind: str, count: int, *, with_acls: bool) -> int:
-    command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", sys.executable, "-m", "bench.acls"]
-    command += ["--drive", kind, "--count", str(count), *(["--with-acls"] if with_acls else [])]
-    environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONMALLOC": "malloc"}
+def instructions(kind: str, *, with_acls: bool) -> int:
+    """Of all requests of a run, and of two switches that are the same in each."""
+    command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--callgrind-out-file=/dev/null"]
+    command += [sys.executable, "-m", "bench.acls", "--drive", kind, *(["--with-acls"] if with_acls else [])]
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     found = re.search(r"Collected : (\d+)", done.stderr)
     if done.returncode or found is None:
@@ -199,10 +210,7 @@ def count_instructions() -> None:
         raise SystemExit("instructions are counted by valgrind, which is not installed")
     print("instructions of a request     no authorizer   1,000 ACLs")
     for kind in KINDS:
-        costs = []
-        for with_acls in (False, True):
-            few, many = (instructions(kind, count, with_acls=with_acls) for count in (FEW, MANY))
-            costs.append((many - few) / (MANY - FEW))
+        costs = [instructions(kind, with_acls=with_acls) / COUNT for with_acls in (False, True)]
         plain, checked = costs
         print(f"  {NAMES[kind]:26} {plain:14,.0f} {checked:12,.0f}   {checked / plain - 1:+.2%}", flush=True)
 
@@ -289,11 +297,10 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=12, help="of runs, with and without ACLs (12)")
     parser.add_argument("--requests", type=int, default=5_000, help="in each run (5,000)")
     parser.add_argument("--drive", choices=KINDS, help=argparse.SUPPRESS)
-    parser.add_argument("--count", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--with-acls", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.drive:
-        asyncio.run(drive(options.drive, options.count, with_acls=options.with_acls))
+        asyncio.run(drive(options.drive, with_acls=options.with_acls))
         return 0
     if options.only != "cpu":
         count_instructions()
