@@ -87,12 +87,14 @@ def test_a_rebalance_goes_on_under_the_other_server(start_server: StartServer, t
     assert told["member_epoch"] == first["member_epoch"] + 1
     told = beat(kafka, "b", told["member_epoch"])
     assert told["active_tasks"] == [{"subtopology_id": "0", "partitions": [2, 3]}]
+    assert beat(kafka, "b", told["member_epoch"])["active_tasks"] is None, "Kafka tells a member its tasks once"
     before = described(kafka)
     assert before["group_state"] == "Stable"
     kafka.stop()
     back = start_server(*SETTINGS, data=folder, on_kafka=False)
     assert described(back) == before
     assert beat(back, "b", told["member_epoch"], 2, 3)["error_code"] == "none"
+    assert beat(back, "b", told["member_epoch"])["active_tasks"] == [{"subtopology_id": "0", "partitions": [2, 3]}]
     assert beat(back, "a", -1)["error_code"] == "none"
     told = beat(back, "b", told["member_epoch"], 2, 3)
     assert told["active_tasks"] == [{"subtopology_id": "0", "partitions": [0, 1, 2, 3]}]
