@@ -37,7 +37,7 @@ async def run(
                         producer.send(target, transform(record), key=record.key)
                     await producer.send_offsets(next_offsets(records), consumer.group_metadata())
             except (TransactionAborted, CommitFailed):
-                # Nothing of it counts: the broker gave it up, or the group went on without us. Read it again, if it is
+                # None of it counts: the broker gave it up, or the group went on without us. Read it again, if it is
                 # still ours to read.
                 rewind(consumer, records)
 

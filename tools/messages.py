@@ -7,7 +7,7 @@ writes Python declarations: names, types, versions, defaults. None of the defini
 
 Run it again for a new Kafka release and read the diff. Requests and responses are Kafka 4.4.0's (kafka-clients). The
 records are 4.3.1's (kafka-metadata, kafka-raft, kafka-storage and the three coordinators), with those that 4.4 added in
-`tools/definitions/<jar>/`: those jars of 4.4 cannot be had yet.
+`tools/definitions/<jar>/`: those jars of 4.4 are not available yet.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def write_apis(pairs: dict[int, list[Definition]]) -> None:
             if (message.versions, message.flexible) != (request.versions, request.flexible):
                 raise ValueError(f"request and response of {name} have different versions")
         shared = set(pair[0].structs) & set(pair[1].structs)
-        for message in pair:  # the two are in one module: a name both use is told apart by its message
+        for message in pair:  # the two are in one module: a name in both is distinguished by its message
             message.names.update({struct: message.name + pascal(struct) for struct in shared})
         module = TARGET / f"{snake(name)}.py"
         write_module(module, f"{name} (api key {key}): request and response.", sorted(pair, key=lambda m: m.type))

@@ -606,7 +606,7 @@ class Cluster(lifetimes.Open):
         self.metadata = self.metadata._replace(cluster_id=None, brokers={})
 
     async def topic(self, name: str, *, timeout_ms: float) -> TopicInfo:
-        """A topic with its partitions, waited for while it is being created; an error when it cannot be had."""
+        """A topic with its partitions. Waits while it is being created; raises if the topic is not available."""
         info = self.metadata.topics.get(name)
         loop = asyncio.get_running_loop()
         if info is not None and not info.error and name in self._topics:

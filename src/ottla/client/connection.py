@@ -168,7 +168,7 @@ class Connection:
         cluster_id: str | None = None,
         node_id: int = ANY_NODE,
     ) -> Connection:
-        """A connection that is logged in and has the broker's versions; NetworkError if there is none to be had,
+        """A connection that is logged in and has the broker's versions; NetworkError if none can be made,
         AuthenticationError if broker and client do not trust each other, REBOOTSTRAP_REQUIRED if the broker says that
         it is not this node of this cluster."""
         loop = asyncio.get_running_loop()

@@ -30,7 +30,7 @@ class DecodingCheck:
         return self._registry.by_id(schema_id).kind == PROTOBUF
 
     def reasons(self, schema_id: int, payloads: Sequence[bytes], indexes: tuple[int, ...] = FIRST_MESSAGE) -> Reasons:
-        """ConverterError: the schema cannot be had, or not be used."""
+        """ConverterError: the schema cannot be fetched or not be used."""
         place = (schema_id, indexes)
         check = self._checks.get(place)
         if check is None:

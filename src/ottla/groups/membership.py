@@ -72,7 +72,7 @@ class Membership:
         self._topics_version = 0
         """Rises when topics are created: then regular expressions may match more."""
         self.downgrade: Downgrade = lambda group, leaving, reply, call: None
-        """Turns a group into a classic one if those who stay all speak the classic protocol; else None."""
+        """Turns a group into a classic one if all remaining members use the classic protocol; else None."""
 
     @property
     def default_assignor(self) -> str:

@@ -204,7 +204,7 @@ class Writers(Applications):
 
 
 def check_order(name: str, found: Iterable[tuple[int, Content]]) -> None:
-    """The numbers of each producer rise: nothing of it is there twice, and nothing out of order."""
+    """The numbers of each producer rise: none of them is there twice, and none out of order."""
     last: dict[bytes | None, int] = {}
     for offset, (producer, value) in found:
         number = int((value or b"").partition(b":")[0])

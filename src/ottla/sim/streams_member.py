@@ -169,7 +169,7 @@ class StreamsMember(ConsumerMember):
 
     def _take_answer(self, response: StreamsGroupHeartbeatResponse, now: int) -> None:
         if self._joined:
-            what = f"{self.name} at {self.generation} is told {response.member_epoch}"
+            what = f"{self.name} at {self.generation} got {response.member_epoch}"
             check(response.member_epoch >= self.generation, "epoch", what)
         self._joined, self._says_all = True, False
         self.generation = response.member_epoch

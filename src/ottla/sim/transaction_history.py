@@ -1,8 +1,8 @@
 """What transactions were promised, and what readers found of them.
 
-Every record a transaction writes is unlike any other, so that its reader knows where it comes from. What becomes
-of a transaction is told by its client (EndTxn was answered), by those who read it, and by those who read past it and
-found nothing. All of them must tell the same, of every partition, for ever:
+Every record of a transaction differs from all others, so that its origin is known when it is read. The outcome of a
+transaction shows in three ways: its client got an answer to EndTxn, readers found its records, or readers read past
+them and found nothing. All of them must agree, for every partition, for ever:
 
     aborted-read   a record is read though its transaction was aborted, or its commit was never asked for
     lost           a record is not read though its transaction was committed

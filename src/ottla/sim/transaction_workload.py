@@ -361,7 +361,7 @@ class Ring:
         attempt.is_commit_asked = is_commit
         await producer.end(is_commit=is_commit)
         self._sim.loop.trace.note(host, f"{attempt.name} is {'committed' if is_commit else 'aborted'}")
-        self.history.conclude(attempt, is_commit, CLIENT, f"{host} was told so")
+        self.history.conclude(attempt, is_commit, CLIENT, f"{host} got the answer")
         check(not (was_superseded and is_commit and attempt.writes), "zombie", f"{host} committed {attempt.name}")
         instance.attempt = None
         if is_commit:

@@ -64,7 +64,7 @@ class DecidedBatchLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """Who writes: one run of one query."""
+    """The writer: one run of one query."""
 
     sink_id: str
     query_id: UUID

@@ -57,7 +57,7 @@ def write_rows(
 ) -> TaskWritten:
     """In an executor: write a task's rows. `name_of` makes a transactional id of the task's number and attempt.
 
-    A transaction stays open when this returns; it is aborted when this fails. `what` tells who writes, in an error.
+    A transaction stays open when this returns; it is aborted when this fails. `what` names the writer in errors.
     """
     context = TaskContext.get()
     assert context is not None, "rows are written by Spark's tasks"

@@ -306,7 +306,7 @@ def _entity(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
 
 
 def _by_broker(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
-    """Who has to be asked: a broker about its own settings, any broker about all others."""
+    """The broker to ask: a broker about its own settings, any broker about all others."""
     asked: dict[int | None, list[ConfigResource]] = {}
     for one in resources:
         is_one_broker = one.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and one.name != ""

@@ -134,8 +134,8 @@ class TransactionCalls(AdminCalls):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
     ) -> dict[TopicPartition, list[ActiveProducer]]:
-        """Who writes to partitions, as their leaders know it, or the one broker named; the first step in finding a
-        transaction that hangs.
+        """The producers that write to partitions, as reported by their leaders, or by the one broker named; the first
+        step in finding a transaction that hangs.
 
         Example:
 
