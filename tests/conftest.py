@@ -40,6 +40,8 @@ MAX_REMEMBERED_DISKS = 100
 """Those of brokers that a whole module shares are among them."""
 _disks: list[OsDisk] = []
 SPARK, PIPELINES = "Spark", "Spark's pipelines"
+FIRST = (PIPELINES, SPARK, "tests/unit/", "tests/vectors/", "tests/sim/", "tests/chaos/")
+"""How the names of scopes begin that are given to workers first, in this order; the others follow as they come."""
 _new_disk = OsDisk.__init__
 
 
@@ -54,10 +56,13 @@ OsDisk.__init__ = _new_noted_disk  # type: ignore[assignment, method-assign]
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With `-n`, tests go to workers by file, and those of Spark to two workers: each worker that has one starts a JVM,
-    whose first queries take ten times as long as the later ones."""
+    whose first queries take ten times as long as the later ones. They take longest and begin at once, so that a run
+    does not end with one worker that is still busy. The other workers begin with what fails fast."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+        is_in_order = False
+
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.split("::", 1)[0]
             if not file.startswith("tests/spark/"):
@@ -65,13 +70,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return PIPELINES if file.startswith("tests/spark/test_pipeline") else SPARK
 
         def _assign_work_unit(self, node: Any) -> None:
-            """What takes longest comes first, so that a run does not end with one worker that is still busy."""
-            for scope in (PIPELINES, SPARK):
-                if scope in self.workqueue:
-                    self.workqueue.move_to_end(scope, last=False)
+            if not self.is_in_order:
+                self.is_in_order = True
+                for scope in sorted(self.workqueue, key=turn):
+                    self.workqueue.move_to_end(scope)
             super()._assign_work_unit(node)
 
     return ByFile(config, log)
+
+
+def turn(scope: str) -> int:
+    return next((place for place, start in enumerate(FIRST) if scope.startswith(start)), len(FIRST))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
