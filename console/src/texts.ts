@@ -632,6 +632,9 @@ export const texts = {
     run: "Run",
     starting: "Spark starts; the first query takes a while",
     noRows: "No rows",
+    unavailable: "SQL is not available here",
+    needsSpark:
+      "It needs Spark: pip install 'ottla[spark]' and Java 17 or newer, for a console without logins and masking.",
     result: "Result",
     cut: (count: string) => `the first ${count};`,
   },

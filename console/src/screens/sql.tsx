@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { api } from "../cluster";
-import { ApiError, asFault, get, part, post } from "../net/api";
+import { ApiError, asFault, get, part, post, session } from "../net/api";
 import { useResource } from "../net/resource";
 import type { Job, SqlResult, Topics } from "../net/types";
 import { count, duration, plural } from "../pure/format";
@@ -51,6 +51,18 @@ export function SqlScreen(): JSX.Element {
     }
   };
   const names = topics.data?.topics.map((one) => one.name) ?? [];
+  if (session.value && !session.value.features["sql"]) {
+    return (
+      <>
+        <Head title={t.title} lead={t.lead} />
+        <section class="sheet">
+          <Empty icon="sql" title={t.unavailable}>
+            <p>{t.needsSpark}</p>
+          </Empty>
+        </section>
+      </>
+    );
+  }
   const first = names.find((one) => !one.startsWith("_")) ?? "orders";
   const isRunning = job?.state === "running";
   return (

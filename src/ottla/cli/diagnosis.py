@@ -112,6 +112,16 @@ def judge_security(settings: Mapping[int, Mapping[str, str | None]]) -> list[Fin
     return findings
 
 
+def quorum_is_hidden() -> Finding:
+    """A principal without DESCRIBE on the cluster learns nothing of the controllers, so nothing is judged."""
+    return Finding(
+        "quorum",
+        "the quorum cannot be looked at: not allowed on this cluster",
+        "an ACL has to allow DESCRIBE on the cluster",
+        is_problem=False,
+    )
+
+
 def judge_quorum(quorum: QuorumDescription | None, now_ms: int) -> list[Finding]:
     """Whether the controllers can decide; None if none of them answers."""
     findings = []

@@ -231,6 +231,8 @@ async def check_quorum(admin: Admin) -> tuple[list[Finding], str]:
     except KafkaError as error:
         if error.code is ErrorCode.UNSUPPORTED_VERSION:
             return [], "not looked at: the broker is older than KRaft"
+        if error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            return [diagnosis.quorum_is_hidden()], ""
         return diagnosis.judge_quorum(None, 0), ""
     findings = diagnosis.judge_quorum(quorum, int(time.time() * 1000))
     return findings, f"controller {quorum.leader_id} leads a quorum of {len(quorum.voters)}"

@@ -72,5 +72,5 @@ def of_kafka(error: KafkaError) -> Fault:
         return Fault(501, "NOT_AVAILABLE", message, _HINTS[error.code])
     hint = _HINTS.get(error.code)
     if status == 403:
-        hint = "an ACL has to allow it: 'Users and ACLs' explains why it was denied"
+        hint = "an ACL has to allow it; under Access, 'Why denied?' says which"
     return Fault(status, error.code.name, message, hint)

@@ -18,7 +18,7 @@ def has_spark() -> bool:
 def features(config: ConsoleConfig) -> dict[str, bool]:
     return {
         "registry": config.registry is not None,
-        "sql": has_spark() and not config.needs_login,
+        "sql": has_spark() and not config.needs_login and not config.masks,
         "pipelines": config.pipelines is not None,
         "mcp": True,
         "mcp_write": config.may_mcp_write and not config.is_read_only,

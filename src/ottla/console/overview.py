@@ -47,7 +47,8 @@ async def overview(call: Call) -> dict[str, Any]:
     checked = call.console.checked(call.connection)
     now = call.console.clock()
     if is_fresh or checked.checks is None or now - checked.at > KEPT_S:
-        checked.checks = await checks(call.connection, admin, sample, list(described.brokers), checked)
+        live = [one for one in described.brokers if one.id not in described.fenced_ids]
+        checked.checks = await checks(call.connection, admin, sample, live, checked)
         checked.at = now
     infos = [one for info in sample.topics.values() for one in info.partitions]
     names = [name for name, info in sample.topics.items() if not info.is_internal and not name.startswith("__")]
@@ -122,7 +123,7 @@ async def _checked(name: str, look: Look) -> dict[str, Any]:
     except KafkaError as error:
         fault = of_kafka(error)
         is_forbidden = fault.status == 403
-        findings = [Finding(name, f"cannot be looked at: {fault.message}", fault.hint or "", not is_forbidden)]
+        findings = [Finding(name, f"{name} cannot be looked at: {fault.message}", fault.hint or "", not is_forbidden)]
         well = "not looked at"
     is_ok = not any(one.is_problem for one in findings)
     return {

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ottla.client.errors import KafkaError
+from ottla.client.errors import ErrorCode, KafkaError
 from ottla.console.call import Call
 from ottla.console.column_filter import ColumnFilter
 from ottla.console.faults import Fault, invalid, of_kafka
@@ -57,12 +57,15 @@ def _encoder(call: Call, topic: str) -> Encode | None:
 
 async def send(producer: Producer, topic: str, records: list[NewRecord]) -> list[dict[str, Any]]:
     """Write records; what became of each."""
-    await _check(producer, topic, records)
+    try:
+        await _check(producer, topic, records)
+    except KafkaError as error:
+        raise why_not_written(error, topic) from None
     sent = [producer.send(topic, one.value, one.key, one.headers, one.partition, one.timestamp) for one in records]
     rows = []
     for found in await asyncio.gather(*(_awaited(one) for one in sent)):
         if isinstance(found, KafkaError):
-            error = of_kafka(found).document()["error"]
+            error = why_not_written(found, topic).document()["error"]
             rows.append({"partition": None, "offset": None, "timestamp": None, "error": error})
         else:
             rows.append(
@@ -71,6 +74,13 @@ async def send(producer: Producer, topic: str, records: list[NewRecord]) -> list
     if all(row["error"] is not None for row in rows):
         raise Fault(400, rows[0]["error"]["code"], rows[0]["error"]["message"], rows[0]["error"]["hint"])
     return rows
+
+
+def why_not_written(error: KafkaError, topic: str) -> Fault:
+    """The producer is idempotent: without WRITE on any topic the refusal comes from the cluster, not from the topic."""
+    if error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        return of_kafka(KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"not allowed to write to {topic}"))
+    return of_kafka(error)
 
 
 async def _check(producer: Producer, topic: str, records: list[NewRecord]) -> None:

@@ -7,12 +7,15 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.cli.doctor import check_quorum
 from ottla.client.admin import ClusterDescription
-from ottla.client.errors import UnsupportedByBroker
+from ottla.client.errors import UnsupportedByBroker, error_of
 from ottla.client.metadata import Broker
 from ottla.console.brokers import cluster_of
+from ottla.console.produce import why_not_written
 from ottla.console.sql import why_failed
 from ottla.wire import UnsupportedVersion
+from ottla.wire.errors import ErrorCode
 
 LIVE, FENCED = Broker(1, "a", 9092, None), Broker(2, "b", 9092, None)
 
@@ -46,3 +49,22 @@ def test_a_fenced_broker_is_listed_if_the_cluster_can_tell(trouble: Exception | 
 def test_a_query_that_fails_says_why_and_not_what_it_did_before() -> None:
     assert why_failed("starting Spark ...\nottla sql: no column nope\n") == "no column nope"
     assert why_failed("ottla sql: a\n starting Spark ...") == "a\n starting Spark ..."
+
+
+class Denied:
+    """A cluster that tells this principal nothing of its quorum."""
+
+    async def describe_quorum(self) -> None:
+        raise error_of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def test_a_quorum_that_may_not_be_looked_at_is_not_called_leaderless() -> None:
+    findings, _ = asyncio.run(check_quorum(cast("Any", Denied())))
+    assert [one.is_problem for one in findings] == [False]
+    assert "not allowed" in findings[0].what
+
+
+def test_a_write_without_any_write_acl_is_refused_for_its_topic() -> None:
+    fault = why_not_written(error_of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), "orders")
+    assert (fault.status, fault.code) == (403, "TOPIC_AUTHORIZATION_FAILED")
+    assert "not allowed to write to orders" in fault.message
