@@ -65,8 +65,8 @@ async def send(producer: Producer, topic: str, records: list[NewRecord]) -> list
     rows = []
     for found in await asyncio.gather(*(_awaited(one) for one in sent)):
         if isinstance(found, KafkaError):
-            error = why_not_written(found, topic).document()["error"]
-            rows.append({"partition": None, "offset": None, "timestamp": None, "error": error})
+            refused = why_not_written(found, topic).document()["error"]
+            rows.append({"partition": None, "offset": None, "timestamp": None, "error": refused})
         else:
             rows.append(
                 {"partition": found.partition, "offset": found.offset, "timestamp": found.timestamp, "error": None}
