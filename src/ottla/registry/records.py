@@ -143,6 +143,14 @@ def schema_key(subject: str, version: int) -> bytes:
     return _encode({"keytype": SCHEMA, "subject": subject, "version": version, "magic": 1})
 
 
+def own_key(document: Mapping[str, Any]) -> bytes | None:
+    """The key that this registry writes for what a key names; None: it never writes that again."""
+    kind, subject = document["keytype"], document.get("subject") or ""
+    if kind == SCHEMA:
+        return schema_key(subject, document["version"])
+    return _key(kind, subject) if kind in (CONFIG, MODE) else None
+
+
 def schema_record(stored: StoredSchema) -> Record:
     document: dict[str, Any] = {
         "subject": stored.subject,

@@ -79,7 +79,8 @@ class Rest:
     def answer(self, request: Request) -> Decision[Any]:
         """What a request decides. Fault: it is refused. NeedsTime, of a timed interface: ask again after its work."""
         try:
-            return self._answer(request)
+            decision = self._answer(request)
+            return Decision(self._state.replacing(decision.records), decision.reply)
         except UnicodeEncodeError:
             raise faults.unprocessable("a text of the request has half of a surrogate pair: it is no Unicode") from None
 

@@ -38,6 +38,8 @@ class State:
         self._referrers: dict[tuple[str, int], dict[tuple[str, int], None]] = {}
         self._max_id: dict[str, int] = {}
         self._associations: dict[tuple[str, ...], Association] = {}
+        self._other_keys: dict[bytes, dict[bytes, None]] = {}
+        """Keys of other registries by this one's: old ones of Karapace have their fields in another order."""
 
     # Reading
 
@@ -116,6 +118,15 @@ class State:
             and resource_id in ("", one.resource_id)
         ]
 
+    def replacing(self, written: Sequence[Record]) -> list[Record]:
+        """Records to write, with tombstones of what stands under other keys for the same: compaction keeps each key's
+        last record, so a version that is removed under one key would come back under another."""
+        return [
+            one
+            for record in written
+            for one in (*(Record(key, None) for key in self._other_keys.get(record.key, ())), record)
+        ]
+
     # Replay
 
     def replay(self, key: bytes | None, value: bytes | None, timestamp: int = 0) -> bool:
@@ -127,6 +138,9 @@ class State:
             if content is not None and not isinstance(content, dict):
                 raise ValueError("no object")
             self._apply(kind, document, content, timestamp)
+            own = records.own_key(document)
+            if own is not None and key is not None and own != key and content is not None:
+                self._other_keys.setdefault(own, {})[key] = None
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, Fault, _Unknown):
             self.skipped_count += 1
             self._note_damaged(key, value)

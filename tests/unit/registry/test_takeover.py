@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ottla.registry.records import Record
 from tests.unit.registry.requests import Registry, field, record
 
 SUBJECT = "/subjects/s"
@@ -99,3 +100,36 @@ def test_a_subject_with_a_bad_default_can_evolve() -> None:
     better = record(field("a", "int", default=0), field("b", "int", default=0))
     assert registry.ask("POST", "/compatibility/subjects/s/versions", {"schema": json.dumps(better)})["is_compatible"]
     assert registry.register("s", better) == 2
+
+
+def old_key(**fields: Any) -> bytes:
+    """A key as early versions of Karapace wrote it: other order, and blanks."""
+    return json.dumps({"subject": "s", **fields, "magic": 0}).encode()
+
+
+def compacted(log: list[Record]) -> list[Record]:
+    """The last record of each key, after the tombstones are gone."""
+    latest = {one.key: place for place, one in enumerate(log)}
+    return [one for place, one in enumerate(log) if latest[one.key] == place and one.value is not None]
+
+
+def test_what_stands_under_a_key_in_another_order_is_read_and_does_not_come_back() -> None:
+    value = {"subject": "s", "version": 1, "id": 3, "schema": '"int"', "deleted": False}
+    written = [
+        Record(old_key(version=1, keytype="SCHEMA"), json.dumps(value).encode()),
+        Record(old_key(keytype="CONFIG"), b'{"compatibilityLevel":"NONE"}'),
+    ]
+    registry = Registry()
+    for one in written:
+        assert registry.state.replay(one.key, one.value)
+    assert registry.ask("GET", f"{SUBJECT}/versions/1")["id"] == 3
+    assert registry.ask("GET", "/config/s") == {"compatibilityLevel": "NONE"}
+    registry.ask("PUT", "/config/s", {"compatibility": "FULL"})
+    registry.ask("DELETE", SUBJECT)
+    registry.ask("DELETE", f"{SUBJECT}?permanent=true")
+    again = Registry()
+    for one in compacted([*written, *registry.log]):
+        assert again.state.replay(one.key, one.value)
+    assert again.ask("GET", "/subjects?deleted=true") == []
+    assert again.refused("GET", "/config/s") == (404, 40408)
+    assert again.state.next_id(".") == 4
