@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -75,7 +76,28 @@ def in_turns(number: int, *work: Callable[[], None]) -> None:
         one()
 
 
+@dataclass
+class Counted:
+    """Work on so many rows: how fast it is, and the CPU seconds of JVM and workers that it takes."""
+
+    run: Run
+    processes: Processes
+
+    def add(self, row: str, who: str, count: int, work: Callable[[], object]) -> None:
+        before = self.processes.start()
+        started = time.perf_counter()
+        work()
+        seconds = time.perf_counter() - started
+        cpu_seconds = float(sum(self.processes.usage(before).cpu_seconds.values()))
+        self.run.add(f"{row}, rows/s", who, count / seconds)
+        self.run.add(f"{row}, CPU ms of a million rows", who, cpu_seconds * 1000 * 1_000_000 / count)
+
+
 def measure(run: Run, work: Workloads, kinds: list[str], rounds: int, scale: float, rows: int | None) -> None:
+    if not set(kinds) & {"read", "stream", "write", "wide", "sink", "latency"}:
+        return
+    processes = Processes()
+    counted = Counted(run, processes)
     for size, (value_bytes, read_count, write_count) in SIZES.items():
         if not set(kinds) & {"read", "stream", "write", "wide", "sink"}:
             break
@@ -84,8 +106,8 @@ def measure(run: Run, work: Workloads, kinds: list[str], rounds: int, scale: flo
         for number in range(rounds):
             if run.is_over:
                 break
-            _reads(run, work, kinds, number, size, topic, read_count)
-            _writes(run, work, kinds, number, size, value_bytes, write_count)
+            _reads(counted, work, kinds, number, size, topic, read_count)
+            _writes(counted, work, kinds, number, size, value_bytes, write_count)
             _wide_writes(run, work, kinds, number, size, value_bytes, write_count)
         if "sink" in kinds:
             for number in range(rounds):
@@ -94,6 +116,7 @@ def measure(run: Run, work: Workloads, kinds: list[str], rounds: int, scale: flo
     if "latency" in kinds:
         for number in range(rounds):
             _latencies(run, work, number)
+    processes.close()
 
 
 def measure_queries(run: Run, work: Workloads, rounds: int, count: int, partition_counts: list[int]) -> None:
@@ -129,17 +152,17 @@ def _query(run: Run, queries: Queries, row: str, name: str, who: str, found: lis
     return job
 
 
-def _reads(run: Run, work: Workloads, kinds: list[str], number: int, size: str, topic: str, count: int) -> None:
+def _reads(counted: Counted, work: Workloads, kinds: list[str], number: int, size: str, topic: str, count: int) -> None:
     value: dict[str, str | None] = {OURS: "value binary"}
     nothing: dict[str, str | None] = {}
 
     def batch(row: str, who: str, columns: str, schemas: dict[str, str | None]) -> Callable[[], None]:
-        return lambda: run.add(
-            f"{row} {size}, rows/s", who, work.timed(count, lambda: work.read(who, topic, columns, schemas.get(who)))
+        return lambda: counted.add(
+            f"{row} {size}", who, count, lambda: work.read(who, topic, columns, schemas.get(who))
         )
 
     def stream(row: str, who: str, schemas: dict[str, str | None]) -> Callable[[], None]:
-        return lambda: run.add(f"{row} {size}, rows/s", who, work.stream(who, topic, schemas.get(who)))
+        return lambda: counted.run.add(f"{row} {size}, rows/s", who, work.stream(who, topic, schemas.get(who)))
 
     if "read" in kinds:
         for row, columns, schemas in (
@@ -153,7 +176,9 @@ def _reads(run: Run, work: Workloads, kinds: list[str], number: int, size: str, 
             in_turns(number, *(stream(row, who, schemas) for who in (OFFICIAL, OURS)))
 
 
-def _writes(run: Run, work: Workloads, kinds: list[str], number: int, size: str, value_bytes: int, count: int) -> None:
+def _writes(
+    counted: Counted, work: Workloads, kinds: list[str], number: int, size: str, value_bytes: int, count: int
+) -> None:
     if "write" not in kinds:
         return
     frame = work.rows(count, value_bytes)
@@ -161,9 +186,7 @@ def _writes(run: Run, work: Workloads, kinds: list[str], number: int, size: str,
     def one(who: str, sink: str, **options: str) -> Callable[[], None]:
         def job() -> None:
             topic = work.new_topic("written")
-            run.add(
-                f"batch write {size}, rows/s", who, work.timed(count, lambda: work.write(sink, topic, frame, **options))
-            )
+            counted.add(f"batch write {size}", who, count, lambda: work.write(sink, topic, frame, **options))
             work.delete(topic)
 
         return job
