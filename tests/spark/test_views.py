@@ -34,5 +34,9 @@ def test_views_read_each_other_whatever_their_names(spark: SparkSession, tmp_pat
 
 def test_the_error_is_that_of_the_view_that_reads_what_is_nowhere(spark: SparkSession, tmp_path: Path) -> None:
     views = {"alpha": "select * from Beta", "beta": "select * from nowhere", "gamma": "select * from alpha"}
-    with pytest.raises(PipelineError, match=r"^beta\.sql: .*`nowhere` cannot be found"):
+    with pytest.raises(PipelineError, match=r"^beta\.sql: .*`nowhere` cannot be found.* There is none$"):
         create_views(spark.newSession(), pipeline_of(tmp_path, views))
+    (tmp_path / "other").mkdir()
+    views = {"alpha": "select 1 as one", "beta": "select * from alhpa"}
+    with pytest.raises(PipelineError, match=r"^beta\.sql: .*`alhpa` cannot .* Did you mean 'alpha'\? There are alpha$"):
+        create_views(spark.newSession(), pipeline_of(tmp_path / "other", views))

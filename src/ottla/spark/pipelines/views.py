@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ottla.spark.pipelines.definition import VIEW_MARK, Pipeline, PipelineError
 from ottla.spark.pipelines.expectations import first_line
+from ottla.spark.pipelines.values import nearest
 
 NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
 Make = Callable[[SparkSession], DataFrame]
@@ -52,7 +53,14 @@ def create_views(
                 del waiting[name]
         if waiting and len(waiting) == count:
             name = next((one for one in waiting if _missing(errors[one]) not in waiting), next(iter(waiting)))
-            raise PipelineError(f"{waiting[name][0].name}: {first_line(errors[name])}")
+            raise PipelineError(f"{waiting[name][0].name}: {_not_found(spark, errors[name])}")
+
+
+def _not_found(spark: SparkSession, error: AnalysisException) -> str:
+    known = sorted(one.name for one in spark.catalog.listTables() if one.isTemporary)
+    near = nearest(_missing(error), known)
+    hint = f"Did you mean '{near}'? There" if near is not None else "There"
+    return f"{first_line(error)} {hint} {'are ' + ', '.join(known) if known else 'is none'}"
 
 
 def _missing(error: AnalysisException) -> str:
