@@ -158,6 +158,32 @@ def test_what_cannot_work_is_said_before_anything_runs(
     assert message in str(raised.value)
 
 
+def test_dry_run_says_that_a_database_cannot_be_written(
+    spark: SparkSession, runner: Runner, topics: Topics, tmp_path: Path
+) -> None:
+    """Derby's jars come with PySpark."""
+
+    def check(address: str) -> None:
+        flow = {"jdbc": address, "table": "t"}
+        run = PipelineRun(
+            pipeline_of(topics, tmp_path, {"format": "string"}, flow), spark, runner.state, topics.connection
+        )
+        run.prepare(makes_topics=False)
+        run.check_databases()
+
+    with pytest.raises(PipelineError, match=r"flows\.rows: no connection to .*: its JDBC driver is not there"):
+        check("jdbc:postgresql://127.0.0.1:1/shop")
+    with pytest.raises(PipelineError, match=r"flows\.rows: no connection to .*/none"):
+        check(f"jdbc:derby:{tmp_path}/none")
+    check(f"jdbc:derby:{tmp_path}/db;create=true")
+    jvm: Any = spark.sparkContext._jvm
+    connection = jvm.java.sql.DriverManager.getConnection(f"jdbc:derby:{tmp_path}/db")
+    connection.createStatement().execute("create table t (id int)")
+    connection.close()
+    with pytest.raises(PipelineError, match=r"flows\.rows: .*'value'"):
+        check(f"jdbc:derby:{tmp_path}/db")
+
+
 def test_sql_that_no_longer_fits_its_state_ends_with_advice(runner: Runner, topics: Topics, tmp_path: Path) -> None:
     counts = tmp_path / "transformations" / "counts.sql"
     counts.parent.mkdir()

@@ -120,6 +120,7 @@ def dry_run(options: argparse.Namespace, pipeline: Pipeline, state: PipelineStat
         with Waiting() as waiting:
             run.doing = waiting.say
             run.prepare(makes_topics=False)
+            run.check_databases()
         columns, changes = run.columns(), run.changes()
         poison = {flow.name: run.poison_after(flow) for flow in pipeline.flows}
     finally:

@@ -46,6 +46,16 @@ class JdbcTarget:
         self._options = {"url": self._url, **driver(self._url), **flow.options}
         self._jvm: Any = spark.sparkContext._jvm
 
+    def check(self, columns: Iterable[str] = ()) -> None:
+        """PipelineError: the database cannot be reached or used, or its table does not have these columns."""
+        is_exact = self._flow.guarantee != AT_LEAST_ONCE
+        with self._connection(is_transactional=is_exact) as connection:
+            if is_exact:
+                if columns and self._is_there(connection, self._table):
+                    chosen = quoted_list(connection, columns)
+                    self._rows(connection, f"select 1 from (select {chosen} from {self._table}) a where 1 = 0")
+                connection.rollback()
+
     def append(self, rows: DataFrame, table: str | None = None) -> None:
         """Write rows as Spark does: what fails is tried again, and may have been written already."""
         rows.write.format("jdbc").mode("append").options(**self._options, dbtable=table or self._table).save()
@@ -167,28 +177,28 @@ class JdbcTarget:
     # The driver in the JVM
 
     @contextmanager
-    def _connection(self) -> Iterator[Any]:
+    def _connection(self, *, is_transactional: bool = True) -> Iterator[Any]:
         """A connection whose statements are one transaction until they are committed."""
-        name = self._options.get("driver")
-        if name is not None:
-            self._jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry.register(name)
         properties = self._jvm.java.util.Properties()
         for key, value in self._options.items():
             if key.lower() not in _OF_SPARK:
                 properties.setProperty(key, value)
+        name = self._options.get("driver")
         try:
+            if name is not None:
+                self._jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry.register(name)
             connection = self._jvm.java.sql.DriverManager.getConnection(self._url, properties)
         except Exception as error:
             address = public_address(self._url)
             what = f"flows.{self._flow.name}: no connection to {address}"
             raise failure(what, str(error), cause=explained(error), default=PipelineError) from None
         try:
-            if not connection.getMetaData().supportsTransactions():
+            if is_transactional and not connection.getMetaData().supportsTransactions():
                 raise PipelineError(
                     f"flows.{self._flow.name}: the database has no transactions, and without them a batch may be "
                     "written twice after a crash: say 'guarantee: at_least_once' if that will do"
                 )
-            connection.setAutoCommit(False)
+            connection.setAutoCommit(not is_transactional)
             yield connection
         finally:
             connection.close()

@@ -163,6 +163,14 @@ class PipelineRun:
         """The columns of what each flow reads, for people."""
         return self._frames.columns()
 
+    def check_databases(self) -> None:
+        """PipelineError: the database of a flow cannot be reached or used. A run waits for one that is away."""
+        for flow in self._pipeline.flows:
+            if flow.kind == "jdbc":
+                prepared = self._frames.flows[flow.name]
+                is_plain = flow.changes is None or flow.changes.is_replaced
+                targets.database(flow, prepared).check(prepared.columns if is_plain else ())
+
     # While it runs
 
     def start(self) -> None:
