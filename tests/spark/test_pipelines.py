@@ -162,6 +162,8 @@ def test_dry_run_says_that_a_database_cannot_be_written(
     spark: SparkSession, runner: Runner, topics: Topics, tmp_path: Path
 ) -> None:
     """Derby's jars come with PySpark."""
+    jvm: Any = spark.sparkContext._jvm
+    jvm.java.lang.System.setProperty("derby.stream.error.file", f"{tmp_path}/derby.log")
 
     def check(address: str) -> None:
         flow = {"jdbc": address, "table": "t"}
@@ -176,7 +178,6 @@ def test_dry_run_says_that_a_database_cannot_be_written(
     with pytest.raises(PipelineError, match=r"flows\.rows: no connection to .*/none"):
         check(f"jdbc:derby:{tmp_path}/none")
     check(f"jdbc:derby:{tmp_path}/db;create=true")
-    jvm: Any = spark.sparkContext._jvm
     connection = jvm.java.sql.DriverManager.getConnection(f"jdbc:derby:{tmp_path}/db")
     connection.createStatement().execute("create table t (id int)")
     connection.close()
