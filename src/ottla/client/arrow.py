@@ -104,7 +104,7 @@ class ReadOptions:
         return self._arrow.Table.from_batches([], self.schema)
 
     def batch(self, found: RecordColumns, topics: Sequence[str]) -> pyarrow.RecordBatch:
-        """What was read, as Arrow has it, without copying: views of the columns."""
+        """The records read, as Arrow columns, without copying: views of the columns."""
         arrow = self._arrow
         schema = self.schema
         arrays = [self._array(field.name, field.type, found, topics) for field in schema]
@@ -212,7 +212,7 @@ class Tables:
         max_bytes: int,
         end_offsets: Mapping[TopicPartition, int],
     ) -> pyarrow.Table | None:
-        """What a consumer has fetched, as a table; None if that is nothing. Its positions move behind it."""
+        """The fetched records as a table; None if there are none. The consumer's positions move behind them."""
         found = self.new_columns(options, max_bytes)
         try:
             topics = subscription.collect_columns(found, max_count, end_offsets)
@@ -222,7 +222,7 @@ class Tables:
 
 
 class Decoded(NamedTuple):
-    """What was in the bytes of a fetch."""
+    """The records in the bytes of a fetch."""
 
     batch: pyarrow.RecordBatch
     next_offset: int

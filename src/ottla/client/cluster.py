@@ -101,7 +101,7 @@ class Cluster(lifetimes.Open):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._outages = Outages()
         self.own_statistics: Callable[[], dict[str, Any]] = lambda: {"type": "admin", "topics": {}}
-        """What the client itself adds to the statistics."""
+        """The client's own part of the statistics."""
         self._statistics_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._is_forked = False
@@ -321,7 +321,7 @@ class Cluster(lifetimes.Open):
 
     @property
     def log_prefix(self) -> str:
-        """What a line of the log begins with: the client's name, if it has one."""
+        """The beginning of each log line: the client's name, if it has one."""
         return f"{self.config.client_id}: " if self.config.client_id else ""
 
     def report(self, error: KafkaError) -> None:

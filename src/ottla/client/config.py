@@ -83,7 +83,7 @@ def parse_lower(given: object) -> object:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig(SecurityConfig):
-    """What every client has to know to talk to a cluster."""
+    """Settings of every client, for reaching a cluster."""
 
     bootstrap_servers: tuple[str, ...] = setting(
         doc="Where the cluster is found: host:port of one broker or more.", parse=parse_addresses

@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 
 RECEIVE_BYTES = 64 * 1024
 MAX_FRAME_BYTES = 2**31 - 1
-"""Of an answer: a batch may be as large. Memory is taken as bytes arrive, not when a size is announced."""
+"""The limit of an answer, which may hold a whole batch. Memory is allocated as bytes arrive, not when a size is
+announced."""
 MAX_LOGIN_FRAME_BYTES = 1024 * 1024
 """The limit for an answer before the versions and the login are done: the peer may not be a broker."""
 TLS_ALERT_SIZE = 0x1503

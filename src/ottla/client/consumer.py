@@ -65,7 +65,7 @@ _log = logging.getLogger("ottla.client")
 
 
 class RebalanceListener(Protocol):
-    """What an application may want to know of a rebalance. Each method may be a coroutine; all may be left out."""
+    """Callbacks of an application for rebalances. Each method may be a coroutine; all may be left out."""
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
         """Called before these partitions are given up: records that were read can still be committed."""
@@ -407,7 +407,7 @@ class Consumer(lifetimes.Client, Generic[K, V]):
         return wanted.empty_table() if found is None else found
 
     async def _poll(self, timeout_ms: int, collect: Callable[[], T]) -> T | None:
-        """What `collect` finds as soon as it finds something; None after timeout_ms."""
+        """The result of `collect`, as soon as there is one; None after timeout_ms."""
         check_ms(timeout_ms, "poll")
         fetcher = self._open()
         if self._is_closing:

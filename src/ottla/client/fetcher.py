@@ -48,7 +48,7 @@ _ELSEWHERE = frozenset(
 """Passing troubles that new metadata may end."""
 
 Sent = dict[TopicPartition, tuple[AssignedPartition, int, int]]
-"""What a fetch asked for: the partition's state, its seek count and offset then."""
+"""The requested partitions: the state of each, with its seek count and offset at that time."""
 
 
 class Fetcher:
@@ -183,7 +183,7 @@ class Fetcher:
         request.isolation_level = int(self._isolation_level)
         request.rack_id = config.client_rack or ""
         timeout_ms = config.request_timeout_ms + request.max_wait_ms
-        # It leaves now if it can: the broker answers while what came before is decoded.
+        # The request leaves now if it can: the broker answers while the last answer is decoded.
         answer = self._cluster.begin(
             node_id, request, lane=FETCH_LANE, timeout_ms=timeout_ms, max_version=session.max_version
         )
@@ -221,7 +221,7 @@ class Fetcher:
                 state.is_fetching = False
             self._tasks.pop(node_id, None)
         if self.is_awaited and 0 < sum(state.fetched_size for state in states) <= FEW_BYTES:
-            # What the application does with them, such as to send others, goes before the next fetch.
+            # The application's own work, such as sending records, runs before the next fetch.
             self.gives_way = True
             self._loop.call_soon(self._loop.call_soon, self._give_way)
         else:
@@ -280,7 +280,7 @@ class Fetcher:
         state.preferred_replica = NO_REPLICA
         self._later(state, self._now())
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            # What has been fetched before is still the application's; the offset after it can be tried again then.
+            # Records fetched before belong to the application still; the offset behind them is tried again later.
             if not was_follower and not state.fetched:
                 self._out_of_range(state, offset)
         elif code in _ELSEWHERE:

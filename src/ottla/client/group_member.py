@@ -116,7 +116,7 @@ class GroupMember:
         self.group_id = config.group_id
         self.membership = membership
         self.asked: deque[Release | Take] = deque()
-        """What the application is asked to do, in order; `poll` does it."""
+        """The releases and takes that the application must do, in order; `poll` does them."""
         self.error: KafkaError | None = None
         self._cluster = cluster
         self._config = config

@@ -36,7 +36,7 @@ _kept: list[Any] = []
 
 
 class Open:
-    """What is open in this process until it is closed."""
+    """The open clients of this process."""
 
     def _forked(self) -> None:
         """In the child of a fork."""
@@ -92,12 +92,12 @@ def in_words(unsent: dict[str, int]) -> str:
 
 
 def opened(one: Open) -> None:
-    """It is open from now on."""
+    """Register an open client."""
     _open.add(one)
 
 
 def closed(one: Open) -> None:
-    """It is closed."""
+    """Unregister a closed client."""
     _open.discard(one)
 
 

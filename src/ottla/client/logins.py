@@ -177,7 +177,8 @@ def _endpoint(
 
 
 def _assertion(config: SecurityConfig) -> Callable[[], str] | None:
-    """What makes the assertions that the settings ask for, None if they do not; ConfigError if it cannot."""
+    """The function that makes assertions as the settings say, or None without such settings; ConfigError if it cannot
+    be made."""
     file, key_file = config.sasl_oauthbearer_assertion_file, config.sasl_oauthbearer_assertion_private_key_file
     if config.sasl_oauthbearer_jwt_retriever_class != ASSERTION_RETRIEVER:
         if file or key_file:

@@ -15,7 +15,8 @@ __all__ = ["Broker", "ConsumerGroupMetadata", "Metadata", "PartitionInfo", "Topi
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Who commits offsets in a transaction: a member of a group, so that a member that is thought dead is refused."""
+    """The committer of offsets in a transaction: a member of a group, so that a member which the group has removed is
+    refused."""
 
     group_id: str
     generation_id: int = -1

@@ -151,7 +151,7 @@ class OffsetRequests:
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What is committed; partitions without a commit are not in it."""
+        """The committed offsets; partitions without a commit are left out."""
         wanted = list(partitions)
         if not wanted:
             return {}

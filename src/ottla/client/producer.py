@@ -177,7 +177,7 @@ class Producer(lifetimes.Client):
         self._line: deque[_Pending] = deque()
         self._pending_bytes = 0
         self._spares = SpareBuffers()
-        """What tables were encoded into."""
+        """The buffers into which tables are encoded."""
         self._room: list[asyncio.Future[None]] = []
         self._line_timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -343,7 +343,7 @@ class Producer(lifetimes.Client):
         racks = {broker.id: broker.rack for broker in self._cluster.metadata.brokers.values()}
         return in_rack(led, [partitions[one].leader_id for one in led], racks, self.config.client_rack)
 
-    # What cannot be put into a batch at once
+    # Records that cannot be put into a batch at once
 
     def _send_slowly(self, record: _Outgoing) -> Delivery:
         sender = self._may_send()

@@ -49,7 +49,7 @@ class RetryTopics(Generic[D]):
         self._producer = producer
         self._delays_ms = {f"{name}.retry-{attempt}": delay_ms for attempt, delay_ms in enumerate(delays_ms, 1)}
         self.topics = (topic, *self._delays_ms)
-        """What to subscribe to: the topic itself, and where its records come back from."""
+        """The topics to subscribe to: the topic itself, and the topics for its retries."""
         self.dead_letters = DeadLetters(producer, f"{name}.dead-letters")
 
     def failed(self, record: AnyRecord, error: BaseException) -> D:

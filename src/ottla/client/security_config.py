@@ -205,7 +205,7 @@ class SecurityConfig(Settings):
         return self.security_protocol in (SASL_PLAINTEXT, SASL_SSL)
 
     def credentials(self) -> Credentials:
-        """Who logs in and by what; ConfigError if the settings do not say."""
+        """The login and its mechanism; ConfigError if the settings do not have them."""
         from ottla.client.logins import credentials_of
 
         return credentials_of(self)

@@ -76,7 +76,7 @@ class Sender:
         }.get(self._compression)
         self._is_closed = False
         self.failure: KafkaError | None = None
-        """What makes all further sending pointless."""
+        """The error that makes all further sending pointless."""
         cluster.on_change(lambda _: self.wake())
         cluster.on_failure(self.fail_all)
         if transactions is not None:
@@ -360,7 +360,7 @@ class Sender:
     def _may_retry(self, batch: Batch) -> bool:
         if self._transactions is None:
             return True
-        # What was sent may have been written: the end of the transaction decides about it, not another try.
+        # The sent records may be written: the end of the transaction decides about them, not a retry.
         return self._transactions.abortable_error is None and not self._transactions.is_aborting
 
     def _recover(self, batch: Batch, code: ErrorCode) -> bool:

@@ -13,7 +13,7 @@ from ottla.client.security_config import TokenProvider
 
 
 class ClientSettings(TypedDict, total=False):
-    """What all clients have."""
+    """Settings of all clients."""
 
     security_protocol: str
     ssl_truststore_type: str
@@ -78,14 +78,14 @@ class ClientSettings(TypedDict, total=False):
 
 
 class AdminSettings(ClientSettings, total=False):
-    """Of an admin client."""
+    """Settings of an admin client."""
 
     default_api_timeout_ms: int
     retries: int
 
 
 class ProducerSettings(ClientSettings, total=False):
-    """Of a producer."""
+    """Settings of a producer."""
 
     acks: int | str
     enable_idempotence: bool
@@ -113,7 +113,7 @@ class ProducerSettings(ClientSettings, total=False):
 
 
 class ConsumerSettings(ClientSettings, total=False):
-    """Of a consumer, but for its deserializers: they decide the types of its records."""
+    """Settings of a consumer, except its deserializers: they decide the types of its records."""
 
     group_id: str | None
     group_instance_id: str | None
@@ -139,7 +139,7 @@ class ConsumerSettings(ClientSettings, total=False):
 
 
 class ShareConsumerSettings(ClientSettings, total=False):
-    """Of a share consumer, but for its deserializers."""
+    """Settings of a share consumer, except its deserializers."""
 
     group_id: str
     share_acknowledgement_mode: str

@@ -37,7 +37,7 @@ def setting(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What all settings classes share."""
+    """Common to all classes of settings."""
 
     def __post_init__(self) -> None:
         for declared in fields(self):

@@ -33,7 +33,7 @@ AHEAD_BYTES = 4 * 1024 * 1024
 
 
 class PartitionWritten(NamedTuple):
-    """What of a table went to one partition."""
+    """The records of a table that went to one partition."""
 
     count: int  # type: ignore[assignment]  # a tuple's count() is of no use here
     first_offset: int

@@ -1,5 +1,5 @@
-"""What a failed TLS handshake means, or a connection that ends before it works, in words: what happened, what was
-expected, what to do."""
+"""Explains a failed TLS handshake, or a connection that ends before it works: what happened, what was expected, what to
+do."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class PositionValidation:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def needed(self, states: list[AssignedPartition]) -> list[AssignedPartition]:
-        """Those of these partitions that must not be fetched before they were looked at."""
+        """The partitions that must not be fetched before their position is checked."""
         return [state for state in states if state.needs_validation(self._epoch_of(state))]
 
     def _epoch_of(self, state: AssignedPartition) -> int:

@@ -1,4 +1,4 @@
-"""What a column of `json_kernel` can hold, by number, and how deep a value may be."""
+"""The kinds of columns of `json_kernel`, by number, and the greatest depth of a value."""
 
 from __future__ import annotations
 

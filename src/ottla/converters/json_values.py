@@ -236,7 +236,7 @@ def _structs(column: Column, path: str) -> list[tuple[str, Column]]:
 
 
 def array_of(column: Column, kind: Any) -> pyarrow.Array:
-    """What a column holds, as an array of a type."""
+    """The content of a column, as an array of a type."""
     count = column.count
     is_valid, validity = None, None
     if column.has_nulls:

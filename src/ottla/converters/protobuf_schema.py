@@ -255,7 +255,7 @@ def _add(whole: Any, file: Any) -> None:
 
 
 def imports_of(files: bytes) -> list[str]:
-    """What the last file of a set imports."""
+    """The imports of the last file of a set."""
     return list(descriptor_pb2.FileDescriptorSet.FromString(files).file[-1].dependency)
 
 

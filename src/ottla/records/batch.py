@@ -144,8 +144,8 @@ class RecordError(NamedTuple):
 
 
 class Validated(NamedTuple):
-    """What checking a produced batch found. `error` is Kafka's error code: 0, 2 (CORRUPT_MESSAGE),
-    32 (INVALID_TIMESTAMP), 87 (INVALID_RECORD); with an error only `message` and `record_errors` mean anything."""
+    """The result of checking a produced batch. `error` is Kafka's error code: 0, 2 (CORRUPT_MESSAGE), 32
+    (INVALID_TIMESTAMP), 87 (INVALID_RECORD). With an error only `message` and `record_errors` are valid."""
 
     error: int
     message: str | None

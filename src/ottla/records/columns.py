@@ -32,7 +32,7 @@ TIMESTAMP_TYPE = 64
 HEADERS = 128
 
 MAX_COLUMN_BYTES = 0x7FFFFFFF
-"""What one column can hold: its offsets are 32 bits wide."""
+"""The capacity of one column: its offsets are 32 bits wide."""
 MIN_RECORD_SIZE = 7
 _MAX_INT64 = 0x7FFFFFFFFFFFFFFF
 _INT32 = Struct("=i")
@@ -86,7 +86,7 @@ class BatchRecords:
         self.has_own_timestamps = not data[22] & LOG_APPEND_TIME_FLAG
 
     def left_bytes(self) -> int:
-        """What the records that are left take, uncompressed."""
+        """The uncompressed size of the remaining records."""
         return self.cursor.limit - self.cursor.position
 
     def is_empty(self) -> bool:
@@ -395,7 +395,7 @@ class RecordColumns:
         cursor.position = end
 
     def numbers(self, column: int) -> memoryview:
-        """What is in the buffer of TOPIC (an index), PARTITION, OFFSET, TIMESTAMP or TIMESTAMP_TYPE."""
+        """The content of the buffer TOPIC (an index), PARTITION, OFFSET, TIMESTAMP or TIMESTAMP_TYPE."""
         found = {
             TOPIC: self.topic,
             PARTITION: self.partition,

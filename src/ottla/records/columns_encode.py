@@ -23,7 +23,7 @@ ANY = -1
 """The partition of a row that may go anywhere."""
 SMALLEST_ROOM = 16 * 1024
 FIRST_BYTES = 8 * 1024 * 1024
-"""What the open batches of all partitions take at first."""
+"""The first size of the open batches of all partitions."""
 USUAL_RECORD_OVERHEAD = 14
 """About what one record takes beside key, value and headers. The producer counts the most it can take instead:
 MAX_RECORD_OVERHEAD in client/core/accumulator.py."""
@@ -348,7 +348,7 @@ class TableEncoder:
         self.write(batch, rows, row, timestamp, body)
 
     def body_size(self, rows: Rows, row: int, timestamp_delta: int, offset_delta: int) -> int:
-        """What a record takes behind its own size."""
+        """The size of a record behind its own size field."""
         size = 1 + varint_size(timestamp_delta) + varint_size(offset_delta)
         size += varint_size(self.key_size) + max(self.key_size, 0)
         size += varint_size(self.value_size) + max(self.value_size, 0)

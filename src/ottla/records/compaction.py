@@ -1,4 +1,4 @@
-"""What log compaction does to one batch: note its keys, and drop the records that are not the latest of theirs."""
+"""Log compaction of one batch: notes its keys, and drops the records that are not the latest of their key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a batch that came from outside or from disk."""
+"""Errors of batches that came from outside or from disk."""
 
 
 class CorruptRecords(ValueError):

@@ -17,7 +17,7 @@ ALGORITHMS = ("RS256", "ES256")
 
 @dataclass(frozen=True, slots=True)
 class AssertionRules:
-    """What assertions say. `claims` are the fixed ones by name."""
+    """The claims of assertions. `claims` are the fixed ones by name."""
 
     algorithm: str = "RS256"
     claims: Mapping[str, str] = field(default_factory=dict)

@@ -45,7 +45,7 @@ class Credentials:
     extensions: Mapping[str, str] = field(default_factory=dict)
     """SASL extensions (KIP-342) that go with the token."""
     mechanism_at: Callable[[str], Mechanism] | None = field(default=None, repr=False)
-    """Of GSSAPI: the mechanism for the broker on a host."""
+    """For GSSAPI: the mechanism for the broker on a host."""
 
 
 class Mechanism(Protocol):

@@ -34,7 +34,7 @@ _HARD_CODED_NAME = "hardcode"
 
 
 class Rule(StrEnum):
-    """What decided, as Kafka's authorizer log names it."""
+    """The rule or ACL that decided, in the form of Kafka's authorizer log."""
 
     SUPER_USER = "SuperUser"
     ACL = "MatchingAcl"

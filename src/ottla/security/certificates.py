@@ -30,7 +30,7 @@ _KEYWORDS = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-"""Those of RFC 2253; other attributes stand under their number, with their value in hex."""
+"""The attributes of RFC 2253; others appear under their number, with their value in hex."""
 _SUBJECT_ALT_NAME = "2.5.29.17"
 _ESCAPED = ',=+<>#;"\\'
 

@@ -25,7 +25,7 @@ from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandsha
 MAX_ROUND_COUNT = 10
 """Kerberos needs three, SCRAM and OAUTHBEARER two."""
 FIRST_VERSION_WITH_REQUESTS = 1
-"""Of SaslHandshake: the tokens that follow come in SaslAuthenticate requests."""
+"""The version of SaslHandshake from which on tokens come in SaslAuthenticate requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ State = Greeted | Exchanging | LoggedIn | Refused
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What holds for the logins of a listener."""
+    """The settings for the logins of a listener."""
 
     mechanisms: Sequence[str]
     """In the order in which clients learn of them."""

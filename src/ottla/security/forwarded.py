@@ -22,7 +22,7 @@ def principal_bytes(principal: Principal) -> bytes:
 
 
 def principal_of(data: bytes | memoryview | None) -> Principal:
-    """What `principal_bytes` was given; ValueError if these are no such bytes."""
+    """The inverse of `principal_bytes`; ValueError for other bytes."""
     if data is None or len(data) > MAX_PRINCIPAL_BYTES or bytes(data[:2]) != _VERSION:
         raise ValueError("the principal of a forwarded request is missing, too long or of an unknown version")
     try:

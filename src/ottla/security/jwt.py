@@ -28,7 +28,7 @@ class UnknownKey(LoginRefused):
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What a listener expects of tokens."""
+    """The requirements of a listener for tokens."""
 
     expected_issuer: str | None = None
     expected_audience: Sequence[str] = ()

@@ -12,7 +12,7 @@ from ottla.security.principal import USER, Principal
 LOGIN_MODULE = "PlainLoginModule"
 USER_PREFIX = "user_"
 _NOBODY = b"\0"
-"""What the password of an unknown user is compared with: no client can send it, since NUL separates the fields."""
+"""Compared with the password of an unknown user: no client can send it, since NUL separates the fields."""
 
 
 def plain_users(module: LoginModule) -> dict[str, str]:

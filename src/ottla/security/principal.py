@@ -19,7 +19,7 @@ class Principal:
 
 
 ANONYMOUS = Principal(USER, "ANONYMOUS")
-"""Of a listener without login and without client certificates."""
+"""The principal on a listener without login and without client certificates."""
 
 
 def parse_principal(text: str) -> Principal:

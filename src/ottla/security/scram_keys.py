@@ -1,4 +1,4 @@
-"""What a broker keeps of a password for SCRAM (RFC 5802): keys that check a proof and do not give the password away."""
+"""A broker's record of a password for SCRAM (RFC 5802): keys that check a proof and do not reveal the password."""
 
 from __future__ import annotations
 

@@ -24,12 +24,12 @@ from ottla.security.scram import MECHANISMS, MIN_ITERATIONS, NONCE_BYTES
 
 MAX_MESSAGE_BYTES = 16 * 1024
 USUAL_SALT_BYTES = 26
-"""Of the salts that Kafka's tools make."""
+"""The length of the salts that Kafka's tools make."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCredential:
-    """What a broker keeps of a password, or of a delegation token's HMAC."""
+    """A broker's record of a password, or of a delegation token's HMAC."""
 
     principal: Principal
     """The user; of a delegation token its owner."""
@@ -47,7 +47,7 @@ FindCredential = Callable[[str, bool], StoredCredential | None]
 
 @dataclass(frozen=True, slots=True)
 class Decoys:
-    """What an unknown user is answered: a salt and iterations like those of users that exist."""
+    """The answer for an unknown user: a salt and iterations like those of existing users."""
 
     key: bytes = field(repr=False)
     iterations: int = MIN_ITERATIONS

@@ -26,7 +26,7 @@ DER_SEQUENCE = b"\x30"
 _INT, _SHORT, _HEADER, _TIME = Struct(">i"), Struct(">H"), Struct(">4sii"), Struct(">q")
 _SHA1_BYTES = 20
 _SIGNED_WITH = b"Mighty Aphrodite"
-"""What Sun put between password and content in a store's digest."""
+"""The text between password and content in a store's digest, as Sun defined it."""
 _PRIVATE_KEY, _TRUSTED_CERTIFICATE = 1, 2
 _SUN_KEY_PROTECTOR = bytes.fromhex("060a2b060104012a02110101")
 _BLOCK = re.compile(r"-+BEGIN ([A-Z0-9 ]+)-+(.*?)-+END \1-+", re.DOTALL)
@@ -41,7 +41,7 @@ class Store:
     """The contents of a store, as PEM."""
 
     certificates: list[str] = field(default_factory=list)
-    """Those of CAs (a trust store), or a key's own and those between it and its CA (a key store)."""
+    """The certificates of CAs (a trust store), or a key's own and those between it and its CA (a key store)."""
     key: str | None = field(default=None, repr=False)
     key_is_encrypted: bool = False
 

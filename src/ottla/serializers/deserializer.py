@@ -1,4 +1,4 @@
-"""What all deserializers do: read which schema a record names, find it once, then turn bytes into values."""
+"""Common to all deserializers: they read which schema a record names, fetch it once, then turn bytes into values."""
 
 from __future__ import annotations
 

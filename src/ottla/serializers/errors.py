@@ -1,4 +1,4 @@
-"""What goes wrong with a value and its schema."""
+"""Errors of values and schemas."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class RegistryClient:
         return not all(is_loopback(urlsplit(url).hostname or "") for url in self.blocking.settings.urls)
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """What a call of the blocking client returns, without holding up the loop."""
+        """The result of a call of the blocking client, without holding up the loop."""
         return await beside_loop(work)
 
     async def register(self, subject: str, schema: RegisteredSchema, *, is_normalized: bool = False) -> Registered:

@@ -1,4 +1,5 @@
-"""What all serializers do: find the schema's id once for each topic, then turn values into bytes without waiting."""
+"""Common to all serializers: they find the schema's id once for each topic, then turn values into bytes without
+waiting."""
 
 from __future__ import annotations
 

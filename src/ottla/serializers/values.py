@@ -37,7 +37,7 @@ def plain(value: Any) -> Any:
 
 
 def json_value(value: Any) -> Any:
-    """What JSON has no type for, as text: `json.dumps(default=...)`."""
+    """The text for values that JSON has no type for: `json.dumps(default=...)`."""
     if isinstance(value, bytes):
         return b64encode(value).decode()
     if isinstance(value, date | datetime | time):

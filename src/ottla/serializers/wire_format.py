@@ -34,7 +34,7 @@ def header_value(guid: str, indexes: tuple[int, ...] | None) -> bytes:
 
 
 def parse(data: bytes, headers: Headers, *, is_key: bool, has_indexes: bool) -> Named:
-    """What a record names: its header first, then its first bytes. SerializationError: nothing."""
+    """The schema that a record names: in its header, else in its first bytes. SerializationError if it names none."""
     wanted = HEADERS[is_key]
     found = next((value for name, value in reversed(headers) if name == wanted and value), None)
     if found is not None:

@@ -200,7 +200,7 @@ class Sim:
     """One simulated world: seed, clock, network, hosts, clients, and what the partitions promised."""
 
     cluster_id: str | None = None
-    """What an empty data folder is formatted with; its own choice without."""
+    """The cluster id with which an empty data folder is formatted; None: the node chooses one."""
 
     def __init__(
         self, seed: int = 0, *, properties: Mapping[str, str] | None = None, weather: Weather | None = None
@@ -224,7 +224,7 @@ class Sim:
         """The brokers."""
         self.replication_factor = 1
         self.on_end: list[Callable[[], None]] = []
-        """What is put back when the world ends."""
+        """The patches that are undone when the world ends."""
 
     def clock(self) -> int:
         """Wall clock milliseconds, the same for all hosts. Jumps that a node saw are counted."""

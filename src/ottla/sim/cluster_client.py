@@ -68,7 +68,8 @@ class ClusterClient(Client):
         came_at = self._loop.time()
         async with self._looking:
             if self._failed_at >= came_at:
-                # What is sent in order arrives in order, or the rest does not arrive either: as on one connection.
+                # As on one connection: requests arrive in the order in which they were sent, or the rest does not
+                # arrive.
                 raise NoAnswer("what was to be sent before could not be")
             try:
                 client = await self._where(message)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Wish = Callable[[], Awaitable[None]]
-"""What blocking code waits for, to be awaited by the loop."""
+"""The wait of blocking code, as a coroutine function for the loop."""
 
 
 class Killed(BaseException):
@@ -136,7 +136,7 @@ class _Strand(Generic[T]):
         return None if self._is_done else self._wish
 
     def end(self) -> None:
-        """Nothing of the code is left after this."""
+        """The code has ended after this call."""
         if not self._is_done:
             self.go_on(Killed())
         self._thread.join()

@@ -30,7 +30,7 @@ Ts = TypeVarTuple("Ts")
 
 START_S = 1_000.0
 STEP_S = 0.000_002
-"""What one turn of the loop costs, so that work that watches the clock sees it move."""
+"""The cost of one turn of the loop, so that work that watches the clock sees it advance."""
 MAX_LAST_TURNS = 100
 """Turns of an ending world in which its tasks may end; tasks that are left then are closed."""
 MAX_TURNS_WITHOUT_WAITING = 2_000_000
@@ -45,7 +45,7 @@ class Livelock(Exception):
 
 
 class Overdue(Exception):
-    """What was awaited did not happen within the virtual time it was given."""
+    """The awaited event did not happen within the given virtual time."""
 
 
 class Failed(Exception):
@@ -155,7 +155,7 @@ class Loop(base_events.BaseEventLoop):
         self.errors: list[str] = []
         self.first_error: BaseException | None = None
         self._paused: dict[Process, list[asyncio.Handle]] = {}
-        """What paused programs would do next; timers among it."""
+        """The next steps of paused programs, including timers."""
 
     def __del__(self, *_: object) -> None:
         """Holds no descriptors: nothing to warn of when a failed test leaves it behind."""

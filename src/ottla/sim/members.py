@@ -56,7 +56,7 @@ class Topic:
 
 
 class Topics:
-    """What the world's members know of its topics."""
+    """The topics of the world, as its members know them."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Topic] = {}
@@ -72,7 +72,7 @@ class Topics:
 
 
 class Member(ABC):
-    """What members of both protocols have in common: the coordinator, offsets, the lease, and how they end."""
+    """Common to members of both protocols: the coordinator, offsets, the lease, and how they end."""
 
     is_classic = True
     find_version = 4

@@ -280,7 +280,7 @@ class Readers(Applications):
         await self._end_all()
 
     async def verify(self) -> None:
-        """What is committed was handed to a member."""
+        """Every committed offset is behind a record that a member received."""
         program = Program(self._sim, "own-committed", self._sim.names, self._look)
         program.start()
         await program.ended()

@@ -22,7 +22,7 @@ OwnClient = TypeVar("OwnClient", Admin, Producer, Consumer[Any, Any], ShareConsu
 
 
 class Surroundings(TypedDict):
-    """What a client is made with in a simulated world."""
+    """The arguments of clients in a simulated world."""
 
     rng: random.Random
     sockets: Sockets

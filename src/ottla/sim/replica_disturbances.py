@@ -137,7 +137,7 @@ class Disturbances:
         return list(leaders)
 
     async def _kill_a_slow_leader(self) -> None:
-        """It dies, or loses its place, with records that others have only in part."""
+        """The leader dies, or loses its place, with records that only some replicas have."""
         leaders = self._leaders()
         if not leaders:
             return

@@ -372,7 +372,7 @@ class Cluster(Sim):
     # What must hold
 
     def log(self, name: str, topic: str, partition: int = 0) -> list[tuple[int, int, bytes]]:
-        """What the files of one replica hold: offset, leader epoch and bytes of every batch."""
+        """The content of one replica's files: offset, leader epoch and bytes of every batch."""
         device = self.host(name).device
         found = []
         for log_dir in self.host(name).config().log_directories:

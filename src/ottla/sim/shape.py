@@ -84,7 +84,7 @@ class Shape:
         return self.controllers[: self.voter_count or None]
 
     def properties(self, name: str) -> dict[str, str]:
-        """What a node's settings say of its place."""
+        """The settings for a node's place in the cluster."""
         roles, listeners = [], []
         if name in self.brokers:
             roles.append("broker")

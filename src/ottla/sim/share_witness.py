@@ -47,7 +47,7 @@ Place = tuple[str, int, int]
 
 
 class ShareWitness:
-    """What all leaders of a share group's partitions did."""
+    """The actions of all leaders of a share group's partitions."""
 
     def __init__(self, sim: Sim) -> None:
         self._sim = sim

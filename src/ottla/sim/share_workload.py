@@ -289,7 +289,7 @@ class Shares(Applications):
             offsets = await admin.list_share_group_offsets(GROUP)
             check(len(offsets) == self.partition_count, "offsets", f"the group has offsets of {list(offsets)}")
             for place, at in offsets.items():
-                # What was archived of aborted transactions is counted with the next write.
+                # Archived records of aborted transactions are counted with the next write.
                 is_done = at.lag == 0 or self.is_transactional
                 check(is_done, "lag", f"{place}: {at}, though all of it is done")
         async with program.using(ShareConsumer(**program.surroundings(), **self._sharing)) as consumer:

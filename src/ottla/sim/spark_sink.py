@@ -283,7 +283,7 @@ class SparkSink(Applications):
         return {"committed": [ends[one] for one in partitions], "all": [last[one] for one in partitions]}
 
     def compare(self, partition: int, found: list[bytes]) -> None:
-        """What was committed stays, at its place."""
+        """A committed row stays at its place."""
         before = self.scanned[partition]
         is_kept = found[: len(before)] == before
         where = f"{TOPIC}-{partition}"

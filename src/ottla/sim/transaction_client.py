@@ -69,7 +69,7 @@ PASSING = (
     ErrorCode.OFFSET_NOT_AVAILABLE,
     ErrorCode.UNSTABLE_OFFSET_COMMIT,
 )
-"""What a producer meets with patience."""
+"""Errors after which a producer waits and tries again."""
 NO_ANSWER = ErrorCode.NETWORK_EXCEPTION
 """What clients call it among themselves."""
 FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -132,7 +132,7 @@ class TransactionalProducer:
         self.producer = (-1, -1)
         self.sent: deque[Sent] = deque(maxlen=REQUESTS_KEPT)
         self._added: dict[Partition | str, None] = {}
-        """What version 1 has added to the open transaction."""
+        """The partitions and groups that version 1 has added to the open transaction."""
         self._sequences: dict[Partition, int] = {}
         self._has_written = False
 

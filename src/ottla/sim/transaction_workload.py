@@ -126,7 +126,7 @@ class Ring:
         self._zombies: list[Instance] = []
         self._names = count(1)
         self._views: dict[Partition, dict[int, Content]] = {partition: {} for partition in self.partitions()}
-        """What was read so far of each partition, read_committed."""
+        """The records read so far from each partition, read_committed."""
         self._positions: dict[Partition, int] = dict.fromkeys(self.partitions(), 0)
         self._doubtful_until: dict[str, int] = {}
         """The time until which an InitProducerId of a stopped or replaced instance may still arrive."""

@@ -232,7 +232,7 @@ class BlockingCluster:
         return self.blocking.now() + min(NEW_TOPIC_TIMEOUT_MS, self._timeout_ms) / 1000
 
     def _remedy(self, missing: list[str], topics: Topics) -> str:
-        """What is not there, and what to do about it."""
+        """The error for a missing topic, with advice."""
         said = f"there is no {', '.join(missing)} in the cluster at {', '.join(self.config.bootstrap_servers)}"
         if topics.partitions:
             counts = {
@@ -407,7 +407,7 @@ class BlockingCluster:
         max_version: int | None = None,
         timeout_ms: float | None = None,
     ) -> T:
-        """What `read` makes of a coordinator's answer (or raises), after as many tries as it takes."""
+        """The result of `read` on a coordinator's answer, or its error, after as many tries as it takes."""
 
         def ask() -> T:
             try:
@@ -441,7 +441,8 @@ class BlockingCluster:
         )
 
     def committed(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What is committed of these partitions; the answer waits for transactions that may still commit offsets."""
+        """The committed offsets of these partitions; the answer waits for transactions that may still commit
+        offsets."""
         wanted = list(partitions)
 
         def ask() -> dict[TopicPartition, OffsetAndMetadata]:

@@ -34,7 +34,7 @@ from ottla.wire.messages.api_versions import ApiVersionsResponse
 
 _SIZE = Struct(">i")
 RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
-"""What the kernel may hold while the last answer is decoded: a whole fetch."""
+"""The bytes that the kernel may buffer while the last answer is decoded: a whole fetch."""
 FIRST_FRAME_BYTES = 64 * 1024
 
 

@@ -210,8 +210,8 @@ class SinkCommit:
                 _log.info("transaction %s was ended by another: %s", name, code.name)
 
     def _sweep_own(self, batch_id: int, written: Iterable[TaskTransaction]) -> None:
-        """What dead tasks of this run left open (S1). Taking the id over aborts its transaction, and a task that is yet
-        alive can write no more."""
+        """Abort the open transactions of dead tasks of this run (S1). Taking over an id aborts its transaction, and a
+        task that is still alive can write no more."""
         kept = {self._sink.name_of(batch_id, one) for one in written}
         for name in open_transactions(self._cluster, self._own_prefix):
             if name not in kept:

@@ -27,7 +27,7 @@ Positions = dict[TopicPartition, int]
 
 
 class OffsetRange(NamedTuple):
-    """What one task reads of a partition."""
+    """The range of a partition that one task reads."""
 
     topic: str
     partition: int
@@ -37,7 +37,7 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Offsets in it: compaction and transaction markers may have left fewer records."""
+        """The number of offsets in it: compaction and transaction markers may have left fewer records."""
         return self.end_offset - self.start_offset
 
 

@@ -164,7 +164,7 @@ class PartitionReader:
             raise self._damaged(error) from None
 
     def _check_progress(self, answer: PartitionData) -> None:
-        """Nothing came. It will, unless the log ends before the range does."""
+        """No record came. Records will come, unless the log ends before the range does."""
         if not self._is_late:
             return
         is_committed = self._isolation_level is IsolationLevel.READ_COMMITTED

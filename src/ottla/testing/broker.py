@@ -83,7 +83,7 @@ class Broker(SecuredClients, Lifetime):
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients connect to. It stays the same over `restart`."""
+        """The address for clients. It stays the same over `restart`."""
         if not self._port:
             raise BrokerFailed("the broker has not been started: use it as a context manager, or call start()")
         return f"127.0.0.1:{self._port}"
@@ -112,7 +112,7 @@ class Broker(SecuredClients, Lifetime):
 
     @property
     def _name(self) -> str:
-        """What error messages call it."""
+        """Its name in error messages."""
         return "the broker"
 
     @property
@@ -170,7 +170,7 @@ class Broker(SecuredClients, Lifetime):
         self._is_paused = False
 
     def _prepare_data(self) -> None:
-        """What a data folder needs before its node is started."""
+        """Prepare a data folder before its node is started."""
 
     def wait_until_ready(self) -> None:
         assert self._process is not None
@@ -248,7 +248,7 @@ class Broker(SecuredClients, Lifetime):
         self.stop()
         self.start()
 
-    # What else a test does to it
+    # More faults
 
     def pause(self) -> None:
         """Freeze it: connections stay open and nothing answers, as in a long pause of a machine."""
@@ -284,8 +284,7 @@ class Broker(SecuredClients, Lifetime):
         return " ".join(["cut-from", *map(str, self._cut_ports)])
 
     def fill_disk(self) -> None:
-        """Nothing more fits on its disk: writes are refused with KAFKA_STORAGE_ERROR (which clients try again), reads
-        go on."""
+        """The disk is full: writes are refused with KAFKA_STORAGE_ERROR (which clients retry), reads continue."""
         self._is_full = True
         self._tell("fill-disk")
 
@@ -300,7 +299,7 @@ class Broker(SecuredClients, Lifetime):
             self.ask(command)
 
     def ask(self, command: str) -> Any:
-        """What a node that runs answers to a command of `ottla.testing.node`."""
+        """The answer of a running node to a command of `ottla.testing.node`."""
         process = self._process
         assert process is not None and process.stdin is not None
         if self._is_paused:

@@ -25,7 +25,7 @@ class ClusterNode(Broker):
     def __init__(self, id: int, config: Mapping[str, str | int | bool] | None) -> None:
         super().__init__(config)
         self.id = id
-        """What the cluster calls it, from 1 on."""
+        """Its id in the cluster, from 1 on."""
         self.joining: list[str] = []
         """The arguments that make it one of its cluster."""
         self._reserved_controller: ReservedPort | None = None
@@ -103,7 +103,7 @@ class Cluster(SecuredClients, Lifetime):
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients connect to: all nodes."""
+        """The addresses of all nodes, for clients."""
         return ",".join(node.bootstrap_servers for node in self.nodes)
 
     def __getitem__(self, index: int) -> ClusterNode:

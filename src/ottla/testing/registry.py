@@ -18,7 +18,7 @@ class RegistryFailed(Exception):
 
 
 class TestRegistry:
-    """It has its port from the beginning, so that the broker's settings can name it."""
+    """Its port is fixed from the beginning, so that the broker's settings can name it."""
 
     __test__ = False
 

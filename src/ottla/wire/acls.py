@@ -11,7 +11,7 @@ WILDCARD = "*"
 
 
 class AclResource(IntEnum):
-    """What an access control list is about."""
+    """The types of resources in ACLs."""
 
     ANY = 1
     TOPIC = 2
@@ -77,7 +77,7 @@ SUPPORTED_OPERATIONS = {
         AclOperation.IDEMPOTENT_WRITE,
     ),
 }
-"""What can be done with a resource whose AuthorizedOperations clients can ask for (KIP-430)."""
+"""The operations on a resource whose AuthorizedOperations clients can request (KIP-430)."""
 
 
 class Permission(IntEnum):

@@ -89,7 +89,7 @@ def _short_formats(code: str) -> list[Callable[..., Any]]:
     return formats
 
 
-# What compiled code calls, off the usual path.
+# Functions that compiled code calls off the usual path.
 
 
 def _long_varint(buffer: bytes | memoryview, position: int, first: int) -> tuple[int, int]:

@@ -8,7 +8,7 @@ RETRIABLE, FINAL = True, False
 
 
 class ErrorCode(IntEnum):
-    """What a response says about a request or a part of it."""
+    """The result of a request or a part of it, in a response."""
 
     is_retriable: bool
     """Whether Kafka's clients try again by themselves."""

@@ -74,7 +74,7 @@ NO_TAGS = NoTags()
 
 
 class Declared:
-    """What `since` leaves in a class body for the metaclass."""
+    """The value that `since` leaves in a class body for the metaclass."""
 
     __slots__ = ("default", "ignorable", "nullable", "tag", "tagged", "versions")
 

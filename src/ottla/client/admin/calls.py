@@ -37,7 +37,7 @@ RETRIED = (
     ErrorCode.UNSTABLE_OFFSET_COMMIT,
     ErrorCode.CONCURRENT_TRANSACTIONS,
 )
-"""Not every error that a producer would retry: a topic that is not there is an answer to an operator."""
+"""Fewer errors than a producer retries: for an operator, a missing topic is an answer."""
 _MOVED = (ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -52,7 +52,7 @@ class PartialFailure(KafkaError):
 
 
 class AdminCalls:
-    """What the groups of calls share."""
+    """Common to the groups of calls."""
 
     config: AdminConfig
     _cluster: Cluster
@@ -190,7 +190,7 @@ def outcome(code: int, message: str | None, result: R) -> R | KafkaError:
 
 
 async def errors_by_item(call: Awaitable[object], items: Iterable[K]) -> dict[K, KafkaError]:
-    """What went wrong, by item, in a call about several."""
+    """The errors of a call about several items, by item."""
     try:
         await call
     except PartialFailure as failure:

@@ -45,7 +45,7 @@ class ClusterDescription(NamedTuple):
     brokers: tuple[Broker, ...]
     fenced_ids: tuple[int, ...] = ()
     authorized_operations: frozenset[AclOperation] = frozenset()
-    """What this client may do with the cluster, if it was asked for."""
+    """The operations that this client may do on the cluster, if the call asked for them."""
 
 
 class LogDir(NamedTuple):
@@ -88,7 +88,7 @@ class QuorumDescription(NamedTuple):
     voters: tuple[QuorumReplica, ...]
     observers: tuple[QuorumReplica, ...]
     endpoints: Mapping[int, tuple[Endpoint, ...]] = {}
-    """Of the voters, by their id; empty if the broker is too old to tell."""
+    """The voters by id; empty if the broker is too old to report them."""
 
 
 class FeatureLevels(NamedTuple):

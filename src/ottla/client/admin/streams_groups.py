@@ -69,7 +69,7 @@ class StreamsNode(NamedTuple):
     kind: str
     """`source`, `processor` or `sink`."""
     topics: tuple[str, ...]
-    """What a source reads, or a sink writes; empty if the application decides it record by record."""
+    """The topics that a source reads or a sink writes; empty if the application decides record by record."""
     stores: tuple[str, ...]
     successors: tuple[str, ...]
 
@@ -98,7 +98,7 @@ class StreamsGroupDescription(NamedTuple):
     type: str = "streams"
 
     def partitions_of(self, member: StreamsGroupMember) -> tuple[TopicPartition, ...]:
-        """What a member reads for its active tasks."""
+        """The topics and partitions that a member reads for its active tasks."""
         inputs = {
             one.subtopology_id: (*one.source_topics, *one.repartition_source_topics) for one in self.subtopologies
         }

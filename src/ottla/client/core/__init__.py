@@ -1,1 +1,1 @@
-"""What the clients decide, without clock, chance and I/O."""
+"""The decisions of the clients, without clock, chance and I/O."""

@@ -40,7 +40,7 @@ class BatchRecords(Protocol):
 
     @property
     def timestamps(self) -> Sequence[int]:
-        """Of each record; empty if they were not kept."""
+        """The timestamps of the records; empty if they were not kept."""
 
     def build(
         self,
@@ -120,7 +120,7 @@ class Batch:
         self.is_watched = False
         """Whether a caller waits for one of its records."""
         self.is_unsure = False
-        """It was sent, and no answer came, or an error that can follow the append: it may be written or not."""
+        """The batch was sent and got no answer, or an error that can follow the append: it may be written or not."""
         self.is_refused = False
         """The broker answered OUT_OF_ORDER_SEQUENCE_NUMBER: the batch is certainly not written."""
         self.producer_id = -1
@@ -196,7 +196,7 @@ class Accumulator:
         self.batch_size = batch_size
         self.buffer_memory = buffer_memory
         self.used_bytes = 0
-        """What all batches that are not done take of the buffer."""
+        """The part of the buffer that unfinished batches take."""
         self.on_finished: Callable[[], None] = lambda: None
         """Called when a batch is done, after its deliveries."""
         self._linger_ms = linger_ms
@@ -285,7 +285,7 @@ class Accumulator:
         return batch
 
     def close_batch(self, batch: Batch) -> None:
-        """It takes no more records and may be sent."""
+        """The batch takes no more records and may be sent."""
         batch.is_closed = True
         if batch.queue.open is batch:
             batch.queue.open = None
@@ -300,7 +300,7 @@ class Accumulator:
         batch.reserved_bytes = batch.size
 
     def close_all(self) -> None:
-        """Nothing lingers any more: flush, close, the end of a transaction."""
+        """No batch lingers any more: flush, close, the end of a transaction."""
         for batch in self._lingering:
             if not batch.is_closed:
                 self.close_batch(batch)
@@ -363,7 +363,7 @@ class Accumulator:
         if self._aging:
             moments.append(self._aging[0].created_at + self._delivery_timeout_ms)
         for queue in self._ready:
-            # What may be sent already waits for a broker, not for time.
+            # Batches that may already be sent wait for a broker, not for time.
             if queue.batches and queue.batches[0].retry_at > now:
                 moments.append(queue.batches[0].retry_at)
         return min(moments, default=None)
@@ -388,7 +388,7 @@ class Accumulator:
         self._ready[queue] = None
 
     def set_aside(self, batch: Batch) -> None:
-        """What comes after the batch goes first, to find out whether it is written."""
+        """The batches after this one go first: their answers show whether it is written."""
         self._off_wire(batch)
         if not batch.is_done:
             insort(batch.queue.aside, batch)

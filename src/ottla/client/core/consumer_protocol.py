@@ -88,7 +88,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> list[TopicPartition]:
-    """What the leader gave this member. A member without partitions may get no bytes at all."""
+    """The partitions that the leader assigned to this member. A member without partitions may get no bytes at all."""
     if not data:
         return []
     message = decode_from(ConsumerProtocolAssignment, protocol_version(data), data, VERSION_SIZE)[0]
@@ -109,7 +109,8 @@ def encode_sticky_user_data(partitions: Iterable[TopicPartition], generation: in
 
 
 def decode_sticky_user_data(data: bytes | None) -> tuple[list[TopicPartition], int]:
-    """What a member had, and since which generation; the first version has no generation. Unreadable is nothing."""
+    """The partitions that a member had, and their generation; the first version has no generation. Unreadable bytes
+    count as none."""
     if not data:
         return [], NO_GENERATION
     try:

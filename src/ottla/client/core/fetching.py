@@ -73,7 +73,7 @@ RawRecord = ConsumerRecord[bytes | None, bytes | None]
 
 
 class FetchTarget(NamedTuple):
-    """What is wanted of one partition."""
+    """The request for one partition."""
 
     topic_id: bytes
     offset: int

@@ -324,7 +324,7 @@ class ClassicMembership(Member):
         return self._handle_join_error(code, now)
 
     def _handle_join_error(self, code: ErrorCode, now: int) -> list[Effect]:
-        """What JoinGroup and SyncGroup may be refused with: begin anew, or never."""
+        """Handle an error of JoinGroup or SyncGroup: begin anew, or fail for good."""
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
             self._forget_generation(with_member_id=code is ErrorCode.UNKNOWN_MEMBER_ID)
             return self._lose(now)

@@ -45,7 +45,7 @@ TopicName = Callable[[bytes], str | None]
 
 
 class OffsetAndMetadata(NamedTuple):
-    """What is committed for a partition: the offset of the next record to read, and a note of the application's."""
+    """A commit of a partition: the offset of the next record to read, and the application's note."""
 
     offset: int
     metadata: str = ""
@@ -205,7 +205,7 @@ def plan_list_offsets(
 def read_list_offsets(
     response: ListOffsetsResponse,
 ) -> tuple[dict[TopicPartition, OffsetAndTimestamp], dict[TopicPartition, ErrorCode]]:
-    """Offsets found (-1 where no record is that young), and the partitions that were refused."""
+    """The offsets found (-1 if no record is that new), and the errors of refused partitions."""
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
     refused: dict[TopicPartition, ErrorCode] = {}
     for topic in response.topics:

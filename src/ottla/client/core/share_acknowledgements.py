@@ -14,7 +14,7 @@ GAP = 0
 
 
 class AcknowledgeType(IntEnum):
-    """What becomes of a record that a share consumer was given."""
+    """The result that a member reports for an acquired record."""
 
     ACCEPT = 1
     """The record was processed: it is not delivered again."""
@@ -35,7 +35,7 @@ class AcknowledgedRange(NamedTuple):
 
 
 Acknowledgements = dict[int, int]
-"""Offset -> type, of one partition."""
+"""Offset -> type, for one partition."""
 
 
 def as_ranges(acknowledgements: Mapping[int, int]) -> list[AcknowledgedRange]:

@@ -58,7 +58,7 @@ class OffsetReset:
         return cls(kind, parse_duration_ms(duration) if colon else 0)
 
     def timestamp(self, timestamp: int) -> int:
-        """What to ask ListOffsets for, at this wall-clock time."""
+        """The timestamp for ListOffsets, at this wall-clock time."""
         match self.kind:
             case ResetKind.EARLIEST:
                 return EARLIEST_TIMESTAMP

@@ -36,7 +36,7 @@ from ottla.spark.pipelines.state import PipelineState
 from ottla.spark.registration import active
 
 MAX_RECORDS = 1_000_000
-"""Of a part: its changes are in the memory of up to eight tasks."""
+"""Records in one part: their changes are in the memory of up to eight tasks."""
 
 
 class Backfill:

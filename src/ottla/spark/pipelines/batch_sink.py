@@ -26,7 +26,7 @@ NAME = "ottla-batch"
 
 @dataclass
 class TaskOfBatch(WriterCommitMessage):
-    """What a task has written, and of which batch it is."""
+    """The result of a task, and its batch."""
 
     batch_id: int
     written: BatchTaskWritten

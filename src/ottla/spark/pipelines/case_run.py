@@ -24,7 +24,7 @@ LETTERS = "letters"
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """What came of one case; without lines it has passed."""
+    """The result of one case; without lines it has passed."""
 
     case: Case
     lines: list[str] = field(default_factory=list)
@@ -80,7 +80,7 @@ class CaseRunner:
 
 
 def judged(case: Case, outcome: Outcome) -> list[str]:
-    """What differs from a case's expectations, in lines; none: nothing."""
+    """The differences from a case's expectations, in lines; empty if there are none."""
     if case.fails is not None:
         if outcome.error is None:
             return [f"expected it to end with an error that has {case.fails!r}, and it did not end"]

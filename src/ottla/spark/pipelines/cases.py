@@ -47,7 +47,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a flow is expected to write."""
+    """The rows that a flow is expected to write."""
 
     rows: tuple[Mapping[str, Any], ...] = ()
     count: int | None = None

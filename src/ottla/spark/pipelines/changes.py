@@ -38,7 +38,7 @@ from ottla.spark.tables.merge import MERGE, NAME, MergeSettings, prepare_merge
 
 RULES = "ottla.changes"
 SOURCE_SEQUENCE, SOURCE_OPERATION = "_sequence", "_op"
-"""What sources of changes (Debezium) have beside the columns of a row."""
+"""Columns of sources of changes (Debezium) beside those of the row."""
 IS_DELETE = f"{SOURCE_OPERATION} = 'd'"
 PLACE = ("_topic", "_partition", "_offset")
 MAX_TASKS = 8
@@ -225,7 +225,7 @@ def rules_of(prepared: DataFrame) -> ChangeRules:
 
 
 def final_rows(prepared: DataFrame, changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What changes, in the order in which they came, make of an empty table."""
+    """The rows of an empty table after these changes, applied in their order."""
     rules = rules_of(prepared)
     if rules.sequence is None:
         changes = [{**row, ORDER: f"{index:012d}"} for index, row in enumerate(changes)]

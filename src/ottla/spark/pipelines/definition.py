@@ -55,7 +55,7 @@ def view(function: View) -> View:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What is expected of every row: an SQL expression that is true, and what happens to a row for which it is not."""
+    """A rule on every row: an SQL expression that is true for good rows, and the action for others."""
 
     name: str
     expression: str
@@ -64,7 +64,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """What is expected of the rows of a view: of each, and across them."""
+    """The rules on the rows of a view: on each, and across them."""
 
     rules: tuple[Rule, ...] = ()
     measures: tuple[Measure, ...] = ()
@@ -108,7 +108,7 @@ class Source:
     watermark: tuple[str, str] | None = None
     rules: tuple[Rule, ...] = ()
     measures: tuple[Measure, ...] = ()
-    """What is expected across the rows that the rules keep."""
+    """The rules across the rows that the rules on rows keep."""
     unparsable: str = QUARANTINE
     lenient: bool = False
     """JSON and CSV are read by Spark's own functions, which guess where a value is not of the schema; of Avro and
@@ -233,7 +233,8 @@ class Flow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """What commands need of a pipeline that do not run it: where its letters are, and of which kind its sources."""
+    """The part of a pipeline for commands that do not run it: the topic of its letters, and the kinds of its
+    sources."""
 
     name: str
     folder: Path
@@ -245,7 +246,7 @@ class Outline:
 
     @property
     def redrive_topic(self) -> str:
-        """What only this pipeline reads: dead letters on their way back."""
+        """The topic that only this pipeline reads: redriven dead letters."""
         return f"{self.name}.redrive"
 
 

@@ -75,7 +75,8 @@ def fingerprints(pipeline: Pipeline, frames: Frames, definition: str) -> dict[st
 
 
 def compared(state: PipelineState, new: Mapping[str, Mapping[str, Any]]) -> list[FlowChanges]:
-    """What each flow's plan means for its checkpoint. One of a version without fingerprints is taken as it is."""
+    """The meaning of each flow's plan for its checkpoint. A checkpoint of a version without fingerprints is accepted as
+    it is."""
     found = []
     for name, plan in new.items():
         old = state.read_plan(name)

@@ -195,11 +195,11 @@ class Frames:
 
     @property
     def all_letters(self) -> list[DataFrame]:
-        """Of sources, views and flows."""
+        """The letters of sources, and of views and flows."""
         return [*([] if self.letters is None else [self.letters]), *self.more_letters.values()]
 
     def flow(self, name: str) -> DataFrame:
-        """What a query writes: that of a flow, or of letters."""
+        """The DataFrame of a query: of a flow, or of the letters."""
         if name == LETTERS_FLOW:
             assert self.letters is not None
             return self.letters

@@ -1,4 +1,4 @@
-"""What ran when with which definition: kept in the pipeline's state, the last MAX_RUNS runs and their definitions."""
+"""The runs of a pipeline and their definitions: the last MAX_RUNS, kept in the pipeline's state."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class History:
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What changed from one definition to the next, a line each."""
+    """The changes from one definition to the next, a line each."""
     before, now = dict(_leaves("", old)), dict(_leaves("", new))
     lines = [f"{name}: {_text(value)} is new" for name, value in now.items() if name not in before]
     lines += [f"{name}: {_text(value)} is gone" for name, value in before.items() if name not in now]

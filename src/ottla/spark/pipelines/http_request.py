@@ -35,7 +35,7 @@ class HttpRequest:
     method: str = "POST"
     per: str = ROW
     max_rows: int = 500
-    """Of `per: batch`: how many rows a call has at most."""
+    """With `per: batch`: the most rows in a call."""
     timeout_s: float = 30.0
     tries: int = 8
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)

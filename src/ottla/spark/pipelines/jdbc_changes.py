@@ -109,7 +109,7 @@ class JdbcChanges(JdbcTarget):
         return {self._table: _STORED, **tombstones}
 
     def _known(self, batch: DataFrame, table: str, staging: str, kind: str) -> DataFrame:
-        """What the database has of the keys of a batch, in the types of the batch."""
+        """The database's rows for the keys of a batch, in the types of the batch."""
         with self._connection() as connection:
             same = self._same(connection, "known", "given", self._rules.keys)
         query = f"select known.* from {table} known where exists (select 1 from {staging}{KEYS} given where {same})"
@@ -219,7 +219,7 @@ def _target(changes: DataFrame) -> DataFrame:
 
 
 def _operations(rules: ChangeRules, columns: pyarrow.Schema, events: pyarrow.Table) -> pyarrow.Table:
-    """What a task stages: operations, and tombstones as operations of their own."""
+    """The rows that a task stages: operations, and tombstones as operations of their own."""
     of = {
         kind: events.filter(pc.equal(events.column(_KIND), kind)).drop_columns([_KIND])
         for kind in (_CHANGE, _STORED, _TOMBSTONE)

@@ -107,7 +107,7 @@ class JdbcTarget:
         self._run(connection, f"create table {staging} as select {columns} from {self._table} where 1 = 0")
 
     def _drop_staging(self, connection: Any, staging: str) -> None:
-        """Not within the transaction of a batch: MySQL commits what is open when a table is made or dropped."""
+        """Outside the transaction of a batch: MySQL commits an open transaction when a table is created or dropped."""
         self._run(connection, f"drop table if exists {staging}")
 
     def _stage(self, batch: DataFrame, staging: str, *, onto_nothing: bool) -> None:

@@ -41,7 +41,7 @@ ONCE_RETRY_MS = 120_000
 
 @dataclass(frozen=True, slots=True)
 class FailurePolicy:
-    """What a flow does about failures."""
+    """The reaction of a flow to failures."""
 
     on_failure: str = STOP
     retry_for_ms: int | None = None
@@ -64,7 +64,7 @@ class Lifecycle:
         self.failure_count = 0
         """Failures since the last batch that succeeded."""
         self._batch_failure_count = 0
-        """Those of them that a record may have caused."""
+        """Those failures that a record may have caused."""
         self.cause: str | None = None
         """The cause of its present trouble, or of its last one."""
 

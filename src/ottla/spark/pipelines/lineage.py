@@ -49,7 +49,7 @@ class Lineage:
     _rows: dict[str, int] = field(default_factory=dict)
 
     def documents(self, event: Event) -> Iterator[dict[str, Any]]:
-        """What an event of the run is in OpenLineage."""
+        """An event of the run in the form of OpenLineage."""
         if event.name in ("run_started", "run_ended"):
             kind = "START" if event.name == "run_started" else _ENDED.get(str(event.fields["state"]), "COMPLETE")
             yield self._document(kind, event, None)

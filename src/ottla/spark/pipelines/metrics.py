@@ -35,7 +35,7 @@ _SOURCE = (("rows", "Rows that the rules have judged."), ("kept", "Rows that wen
 
 
 def metrics_text(status: Mapping[str, Any]) -> str:
-    """What Prometheus scrapes. Counters begin anew with each run, as those of any process."""
+    """The metrics for Prometheus. Counters begin at 0 with each run, as in any process."""
     pipeline = str(status["pipeline"])
     lines = [*_family("ottla_pipeline_up", "gauge", "1 while the pipeline starts or runs.")]
     is_up = status["state"] in ("starting", "running")

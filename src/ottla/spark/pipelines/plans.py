@@ -31,7 +31,7 @@ STATELESS = frozenset(
 )
 """Operators that keep nothing between batches. A join of a stream with a table is one, too."""
 AT_ONCE = frozenset(("aggregate", "deduplicate"))
-"""What gives, of one batch in a mode that writes every change, what a batch query gives."""
+"""Operators whose result for one batch, in a mode that writes every change, is that of a batch query."""
 WATERMARK = "EventTimeWatermark"
 MAX_NODES = 5000
 
@@ -47,7 +47,7 @@ class StatefulOperator:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a flow's plan has."""
+    """The parts of a flow's plan."""
 
     sources: tuple[str, ...] = ()
     """The sources of the pipeline that it reads as streams, in the order of the plan."""
@@ -194,7 +194,7 @@ def _unnamed(text: str) -> str:
 
 
 def _window(text: str) -> str:
-    """What Spark makes of `window(column, ...)`, as one would write it."""
+    """Spark's expression for `window(column, ...)`, in the form that one would write."""
     column, slide = re.search(r"precisetimestampconversion\(([\w.`]+)\)", text), re.search(r"% (\d+)L", text)
     length = re.findall(r"\+ (\d+)L", text)
     if column is None or slide is None or not length:

@@ -19,7 +19,7 @@ from ottla.spark.offsets import CheckpointError, SourceOffset
 MAX_POISON = 100
 """Records of a batch that are set aside. If more of them fail, the flow is wrong, and not its data."""
 NOTHING = "-"
-"""What Spark writes for a source without a place in a batch."""
+"""Spark's text for a source without a place in a batch."""
 
 
 class Record(NamedTuple):
@@ -71,12 +71,12 @@ class PoisonSearch:
     def __init__(self, spans: Iterable[Span]) -> None:
         self._whole = tuple(span for span in spans if span.count > 0)
         self._parts = [_Part(self._whole), _Part(())]
-        """What is still to be tried, the next one last. Below a first half that is to be tried is its second half."""
+        """The parts still to be tried, the next one last. A second half is below its first half."""
         self.found: dict[Record, str] = {}
         """The records that fail by themselves, each with the reason."""
 
     def wanted(self) -> tuple[Span, ...] | None:
-        """What is to be tried next; None: the search is done."""
+        """The part to be tried next; None if the search is done."""
         while self._parts and self._parts[-1].is_known_to_fail and self._parts[-1].count > 1:
             self._cut(self._parts.pop())
         return self._parts[-1].spans if self._parts else None

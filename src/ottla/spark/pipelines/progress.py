@@ -98,7 +98,7 @@ class FlowProgress:
     since then."""
     state_rows: int = 0
     state_bytes: int = 0
-    """What its aggregations, joins and deduplications keep, in memory."""
+    """The memory that its aggregations, joins and deduplications use."""
     starts: int = 0
     """How often it was begun in this run."""
     busy_ms: int = 0

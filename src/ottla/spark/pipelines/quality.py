@@ -204,7 +204,7 @@ class Quality:
         return broken
 
     def end(self, now: int, *, is_once: bool) -> list[Broken]:
-        """Judge what a run to the end can say at its end."""
+        """Judge the rules that depend on the end of a run."""
         broken = self.tick(now)
         return broken + (self._judge_counts(_hour(now)) if is_once else [])
 
