@@ -101,6 +101,10 @@ async def _called(
         raise RpcError(INVALID_PARAMS, "params is missing")
     tool = next((one for one in tools if one.name == params.get("name")), None)
     if tool is None:
+        if any(one.name == params.get("name") for one in TOOLS):
+            raise RpcError(
+                INVALID_PARAMS, f"{params['name']} changes the cluster, and assistants only read: see --mcp-write"
+            )
         raise RpcError(INVALID_PARAMS, f"there is no tool {str(params.get('name'))[:100]!r}")
     given = params.get("arguments") or {}
     if not isinstance(given, dict):

@@ -146,8 +146,10 @@ def draw(found: dict[str, Any], size: os.terminal_size, *, is_colored: bool) -> 
     if found["error"] is not None:
         return [paint(BOLD, where), paint(RED, printable(f"no answer: {found['error']}")[:width])]
     seen = found["overview"]
+    # Metadata names any broker as the controller of a quorum: the check of the quorum has its leader
+    fenced = f"{seen['fenced_count']} fenced, " if seen["fenced_count"] else ""
     head = (
-        f"{counted(seen['broker_count'], 'broker')}, controller {seen['controller_id']}, "
+        f"{counted(seen['broker_count'], 'broker')}, {fenced}"
         f"{counted(seen['topic_count'], 'topic')}, {counted(seen['partition_count'], 'partition')}, "
         f"{counted(seen['group_count'], 'group')}, {_size(seen['size_bytes'])}, "
         f"{_rate(seen['in_per_s'])}"

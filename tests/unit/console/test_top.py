@@ -17,7 +17,7 @@ CHECKS = [
 
 
 def frame(**more: Any) -> dict[str, Any]:
-    counts = {"broker_count": 1, "controller_id": 1, "topic_count": 1, "partition_count": 3, "group_count": 1}
+    counts = {"broker_count": 1, "fenced_count": 2, "topic_count": 1, "partition_count": 3, "group_count": 1}
     topic = {"name": "orders\x1b[2J", "in_per_s": 12.5, "size_bytes": 2048, "record_count": 1234, "worst_lag": None}
     group = {"group": "g" * 200, "state": "Stable", "member_count": None, "lag_records": 7, "lag_seconds": 61.0}
     seen = {**counts, "size_bytes": 1, "in_per_s": None, "checks": CHECKS}
@@ -28,6 +28,7 @@ def test_a_frame_says_what_is_wrong_and_fits_the_terminal() -> None:
     lines = draw(frame(), os.terminal_size((60, 40)), is_colored=False)
     assert "PROBLEM  partitions: 1 partition has no leader" in lines
     assert "         -> start broker 2" in lines
+    assert "1 broker, 2 fenced, 1 topic" in lines[0]
     assert any(line.startswith("orders") and "1,234" in line for line in lines)
     assert any(line.startswith("ggg") and "…" in line for line in lines)
     assert max(map(len, lines)) <= 60
