@@ -154,7 +154,7 @@ def rules_of(options: argparse.Namespace) -> list[Acl]:
 
 
 def preset_rules(options: argparse.Namespace) -> list[Acl]:
-    """What kafka-acls gives for --producer and --consumer."""
+    """The rules that kafka-acls adds for --producer and --consumer."""
     words = options.words if options.words[:1] == ["topic"] else ["topic", *options.words]
     resource, name = resource_of(words)
     found: list[Acl] = []

@@ -40,7 +40,7 @@ class Certificate:
 
     @property
     def store(self) -> str:
-        """What Kafka takes as a key store of type PEM."""
+        """The text of a key store of type PEM, as Kafka reads it."""
         return self.key + self.chain
 
 

@@ -29,7 +29,8 @@ ENDS_WITH_STDIN = "--ends-with-stdin"
 
 
 def companion_command(command: str, port: int, bootstrap_servers: str, *more: str) -> list[str]:
-    """What runs a command that ends when its standard input does. -P: files of the working folder are no modules."""
+    """Arguments for a Python that runs a command and ends when its standard input ends. -P: files of the working folder
+    are no modules."""
     ottla = [sys.executable, "-P", "-m", "ottla", command, ENDS_WITH_STDIN]
     return [*ottla, "--port", str(port), "-b", bootstrap_servers, *more]
 
@@ -55,7 +56,7 @@ class Companion:
             raise ConfigError(f"--{command}-port {port}: a port is a number from 0 to 65535")
         if find_spec("aiohttp") is None:
             raise ConfigError(f"--{command}-port needs aiohttp: pip install 'ottla[{command}]'")
-        # It never listens: the port stays ours while the companion is started again.
+        # This socket never listens: it keeps the port for us while the companion is started again.
         self._reserved = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

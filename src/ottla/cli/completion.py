@@ -22,7 +22,7 @@ EXAMPLES = """\
   ottla completion fish > ~/.config/fish/completions/ottla.fish
 """
 NAMES = {"TOPIC": "topics", "TOPIC[:N,N]": "topics", "GROUP": "groups", "CLUSTER": "clusters"}
-"""What an argument with this metavar is the name of."""
+"""The kind of name that an argument with this metavar takes."""
 
 BASH = """\
 _ottla() {
@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> int:
 
 
 def candidates(line: list[str]) -> list[str]:
-    """What may stand in place of the last word."""
+    """The possible words in place of the last one."""
     from ottla.__main__ import COMMANDS, GLOBAL_OPTIONS, module_of, split_global_options
 
     *words, word = line
@@ -89,7 +89,7 @@ def candidates(line: list[str]) -> list[str]:
 
 
 def _after(parser: argparse.ArgumentParser, before: list[str], word: str) -> list[str]:
-    """What a command takes after these words, the first of which is its name."""
+    """The possible arguments of a command after these words, the first of which is its name."""
     positional = 0
     waiting: argparse.Action | None = None
     for given in before[1:]:

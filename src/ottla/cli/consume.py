@@ -230,7 +230,8 @@ def partition_numbers(text: str | None) -> list[int] | None:
 
 
 def writer(options: argparse.Namespace) -> Write:
-    """What writes records to stdout: as they are into a pipe or a file, harmless on a terminal."""
+    """The function that writes records to stdout: unchanged into a pipe or a file, with control characters escaped on a
+    terminal."""
     is_terminal = sys.stdout.isatty()
     if options.output != "text":
         if options.format:

@@ -36,7 +36,7 @@ COMMAND = "ottla demo"
 REPOSITORY = Path(__file__).resolve().parents[3]
 LOCK = REPOSITORY / "requirements-spark.lock"
 SHIPPED_PIPELINE = Path(__file__).with_name("demo_pipeline")
-"""What a wheel has of a checkout's pipelines/orders (setup.py)."""
+"""The copy of a checkout's pipelines/orders in a wheel (setup.py)."""
 PIPELINE = SHIPPED_PIPELINE if SHIPPED_PIPELINE.is_dir() else REPOSITORY / "pipelines" / "orders"
 JAVA_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
 READY_TIMEOUT_S = 60.0
@@ -198,7 +198,8 @@ def _broker(folder: Path) -> Iterator[str]:
 
 
 def _console() -> list[str]:
-    """What starts the web console beside the broker, if it is here: its packages, and the page, which wheels have."""
+    """The options that start the web console beside the broker, if its packages and its page (which wheels have) are
+    available."""
     page = find_spec("ottla.console")
     is_built = page is not None and page.origin is not None and Path(page.origin).with_name("page").is_dir()
     return ["--console-port", "0"] if is_built and not missing(CONSOLE) else []
@@ -387,7 +388,7 @@ def _check(run: PipelineRun, feed: Feed, count: int) -> None:
 
 
 def _tell(spark: Any, pipeline: Any, broker: str, folder: Path) -> None:
-    """What there is to see afterwards."""
+    """Where to look afterwards."""
     from pyspark.sql import functions as F
 
     from ottla.spark.pipelines.connection import Connection

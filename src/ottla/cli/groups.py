@@ -455,7 +455,7 @@ async def reset(session: Session, options: argparse.Namespace) -> int:
 
 
 async def refuse_members(admin: Admin, group: str) -> None:
-    """Offsets of a group that runs are its members' to commit."""
+    """Only the members of a running group may commit its offsets."""
     from ottla.client.errors import ErrorCode, KafkaError
 
     try:

@@ -38,7 +38,7 @@ DEFAULT_NODES = 3
 DEFAULT_PORT = 9092
 CONTROLLER_PORT_STEP = 1000
 INTERNAL_PORT_STEP = 2000
-"""Of a secured cluster: where brokers reach each other."""
+"""Added to the port of a broker: the listener for other brokers of a secured cluster."""
 MAX_NODES = 9
 LIFE = [Column("id", "NODE"), Column("address", "ADDRESS"), Column("pid", "PID"), Column("state", "STATE")]
 
@@ -72,8 +72,7 @@ def add_options(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def node_settings(node_id: int, ports: Mapping[int, int], controller_ports: Mapping[int, int]) -> list[str]:
-    """What makes a node of 127.0.0.1 one of a cluster: where it and its kind listen, and how many copies there are of
-    everything."""
+    """Settings that make a node of 127.0.0.1 part of a cluster: the listeners, and the number of replicas."""
     voters = ",".join(f"{one}@127.0.0.1:{port}" for one, port in controller_ports.items())
     copies = min(3, len(ports))
     return [
@@ -116,7 +115,7 @@ class LocalCluster:
         return f"127.0.0.1:{self._said['port'] + node_id - 1}"
 
     def pid(self, node_id: int) -> int | None:
-        """Of a node that runs: a process of that number which is not that node counts as none."""
+        """The process of a running node; a process with that number which is not the node counts as none."""
         pid = self._said["pids"].get(str(node_id))
         if pid is None:
             return None

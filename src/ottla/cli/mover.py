@@ -97,7 +97,7 @@ class Mover:
             del self._under_way[partition]  # its topic was deleted meanwhile
 
     async def _look(self, progress: Noted) -> None:
-        """What is done by now, and how far the rest has come."""
+        """The partitions that are done, and the progress of the others."""
         going_on = await self._admin.list_partition_reassignments(self._under_way) if self._under_way else {}
         for partition in [one for one in self._under_way if one not in going_on]:
             self._note(progress, partition, self._sizes.get(partition, 0) * len(self._under_way.pop(partition)))

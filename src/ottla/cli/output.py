@@ -126,7 +126,7 @@ def emit(output: str, rows: Sequence[Mapping[str, Any]], columns: Sequence[Colum
                 [
                     row.get(column.key)
                     if column.show is None or row.get(column.key) is None
-                    # What is shown in another form than it has is text, whatever it was.
+                    # A value that is shown in another form becomes text.
                     else column.show(row[column.key])
                     for column in columns
                 ]
@@ -149,7 +149,7 @@ def emit_documents(output: str, documents: Sequence[Any], show: Callable[[Any], 
 
 
 def emit_done(output: str, documents: Sequence[Mapping[str, Any]], texts: Iterable[str]) -> None:
-    """What a command has done: a line each for people, documents for programs."""
+    """The result of a command: a line each for people, documents for programs."""
     if output != TABLE:
         write_document(output, list(documents))
         return

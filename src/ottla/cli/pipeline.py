@@ -49,7 +49,7 @@ EXAMPLES = """\
 """
 
 ARGUMENTS = {"refresh": "orders accepted", "resume": "orders accepted", "schema": "orders web_orders"}
-"""Of the examples: commands that take the name of a flow or a source, too."""
+"""In the examples: commands that take the name of a flow or a source, too."""
 
 
 def parser() -> argparse.ArgumentParser:

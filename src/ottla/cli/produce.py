@@ -305,7 +305,7 @@ def reader(descriptor: int) -> Callable[[], asyncio.Future[bytes]]:
 def line_parser(
     options: argparse.Namespace, encoder: RegisteredEncoder | None = None
 ) -> Callable[[bytes, int], GivenRecord]:
-    """What makes a record of a line (or a --message) and its number."""
+    """The function that makes a record of a line (or a --message) and its number."""
     what = "message" if options.message else "line"
     parsed = plain_line_parser(options, what)
     if encoder is None:
@@ -341,7 +341,7 @@ def plain_line_parser(options: argparse.Namespace, what: str) -> Callable[[bytes
 
 
 def from_options(options: argparse.Namespace) -> GivenRecord:
-    """What the options say of every record."""
+    """The parts of every record that options set."""
     return GivenRecord(
         None,
         None if options.key is None else os.fsencode(options.key),

@@ -35,8 +35,8 @@ class FormatError(ValueError):
 
 
 def compile_format(text: str, *, is_terminal: bool = False) -> Write:
-    """What writes a record in this format. On a terminal control characters of records are escaped; those of the format
-    itself are not."""
+    """The function that writes a record in this format. On a terminal it escapes control characters of records, but not
+    those of the format itself."""
     pieces: list[bytes | Write] = []
     literal = bytearray()
 
@@ -257,7 +257,7 @@ def yaml_item(record: RawRecord) -> bytes:
 
 FIELDS = ("key", "key_base64", "value", "value_base64", "headers", "partition", "timestamp")
 IGNORED_FIELDS = ("topic", "offset")
-"""What `consume -o json` prints and a new record cannot have: its topic is the command's, its offset the broker's."""
+"""Keys of `consume -o json` that a new record cannot have: its topic is the command's, its offset the broker's."""
 _KNOWN_FIELDS = frozenset((*FIELDS, *IGNORED_FIELDS))
 MAX_PARTITION, MAX_TIMESTAMP_MS = 2**31 - 1, 2**63 - 1
 

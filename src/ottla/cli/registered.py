@@ -195,8 +195,8 @@ def finite(value: Any) -> Any:
 
 
 def plain(value: object) -> object:
-    """What JSON has no type for: decimals as text, since a number would be rounded; bytes in base64; times as ISO 8601
-    has them; durations in seconds."""
+    """The JSON form of types that JSON lacks: decimals as text, since a number would be rounded; bytes in base64; times
+    in ISO 8601; durations in seconds."""
     from base64 import b64encode
     from datetime import date, datetime, time, timedelta
 
@@ -300,7 +300,7 @@ def _encoded(encoder: Any, kind: Any, value: Any) -> bytes:
 
 
 def arrow_value(value: Any, kind: Any, path: str) -> Any:
-    """What a column of this type takes of a JSON value. ValueError: nothing is guessed, and no field is left out."""
+    """A JSON value as the value for a column of this type. ValueError: nothing is guessed, and no field is left out."""
     from pyarrow import types
 
     if value is None:

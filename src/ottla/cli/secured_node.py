@@ -56,7 +56,7 @@ def cluster_settings(
     internal_ports: Mapping[int, int],
     controller_ports: Mapping[int, int],
 ) -> dict[str, str]:
-    """Of one of several on 127.0.0.1: clients log in, nodes know each other by certificates."""
+    """For one of several nodes on 127.0.0.1: clients log in, nodes recognise each other by certificates."""
     names = [node_name(one) for one in ports]
     return {
         "listeners": f"SASL_SSL://127.0.0.1:{ports[node_id]},{INTERNAL}://127.0.0.1:{internal_ports[node_id]},"

@@ -36,7 +36,7 @@ SECRET, PUBLIC = 0o600, 0o644
 
 
 def local_names() -> list[str]:
-    """What a client may call this machine."""
+    """The names that clients may use for this machine."""
     found = ["localhost", "127.0.0.1", "::1"]
     with suppress(OSError):
         found += [socket.gethostname(), socket.getfqdn()]

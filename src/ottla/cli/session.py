@@ -287,8 +287,8 @@ class Session:
         return self._admin
 
     def settings_for(self, kind: type[ClientConfig]) -> dict[str, str]:
-        """Of the settings those that are meant for this kind of client, too: one file serves all commands. A name
-        that no client has stays in, to be refused; what is a schema registry's is not the client's."""
+        """The settings for this kind of client: one file serves all commands. Names that no client has are kept, so
+        that they are refused; settings of a schema registry are left out."""
         if not self.target.settings:
             return self.settings
         from ottla.client.config import settings_for

@@ -108,7 +108,7 @@ def look(environment: Mapping[str, str]) -> Iterator[tuple[str, Found]]:
 
 
 def _ask(python: str) -> dict[str, Any] | None:
-    """What an interpreter has; None if it does not run. It starts in /, where no folder looks like a package."""
+    """The packages of an interpreter; None if it does not run. It starts in /, where no folder looks like a package."""
     try:
         ran = subprocess.run([python, "-c", LOOK], capture_output=True, timeout=LIMIT_S, check=False, cwd="/")
         found: dict[str, Any] = json.loads(ran.stdout)

@@ -270,7 +270,8 @@ def main(
 
 
 def _companions(options: argparse.Namespace, given: dict[str, str]) -> list[Companion]:
-    """What runs beside the node. It asks the registry that is started here, unless its settings name another one."""
+    """The processes beside the node. The node asks the registry that is started here, unless its settings name
+    another one."""
     found = []
     if options.registry_port is not None:
         found.append(Companion("registry", "schema registry", options.registry_port))
@@ -382,7 +383,7 @@ async def _run(
     node.on_failure = stopping.set
     problem = await _start(node, *metrics, stopping)
     if problem is None and not stopping.is_set():
-        # What start made lives as long as the process: the collector need never look at it again.
+        # Objects made by the start live as long as the process: exempt them from later garbage collections.
         gc.collect()
         gc.freeze()
         gc.set_threshold(20_000, 50, 100)
@@ -399,7 +400,7 @@ async def _run(
         if folder is not None:
             folder.retract(node.address)
     if node.failure is not None:
-        # Not a clean stop: the next start recovers.
+        # Not a clean stop: the next start recovers the logs.
         _complain(problem or node.failure)
         return 1
     log.info("stopping")

@@ -180,7 +180,7 @@ def is_under_replicated(partition: PartitionInfo) -> bool:
 
 
 async def topic_sizes(admin: Admin) -> dict[str, int]:
-    """What the logs of each topic take on all brokers."""
+    """The size of the logs of each topic, on all brokers."""
     sizes: dict[str, int] = {}
     for folders in (await admin.describe_log_dirs()).values():
         for folder in folders:

@@ -110,7 +110,7 @@ def mechanism_name(one: ScramMechanism) -> str:
 
 
 def password_of(options: argparse.Namespace) -> str:
-    """What is asked for on the terminal, read from a file or stdin, or made here."""
+    """The password, from the terminal, a file or stdin, or generated here."""
     if options.generate:
         import secrets
 

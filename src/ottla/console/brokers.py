@@ -260,7 +260,7 @@ async def _moved(call: Call, kind: str, title: str, word: str, drained: int | No
 
 
 class _JobProgress:
-    """What a Mover shows its progress on."""
+    """Receives the progress of a Mover."""
 
     def __init__(self, job: Job, mover: Mover) -> None:
         self._job = job

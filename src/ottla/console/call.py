@@ -21,7 +21,7 @@ class Call:
     console: Console
     connection: Connection
     names: Mapping[str, str] = field(default_factory=dict)
-    """What the path names, decoded."""
+    """The parameters in the path, decoded."""
     query: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
     user: str | None = None
@@ -83,7 +83,7 @@ class Handler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What answers a request."""
+    """The handler of a request."""
 
     method: str
     path: str

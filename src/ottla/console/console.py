@@ -78,7 +78,7 @@ class Console:
         return self._checked.setdefault(connection, Checked())
 
     async def answer(self, method: str, path: str, call: Call) -> Any:
-        """What a request below a cluster's path is answered with. Fault: it is refused."""
+        """The answer to a request below a cluster's path. Fault: it is refused."""
         route, call.names = self.routes.find(method, path)
         is_preview = isinstance(call.body, dict) and call.body.get("preview") is True
         is_change = route.is_change and not is_preview

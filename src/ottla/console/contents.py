@@ -42,7 +42,7 @@ class Contents:
         ]
 
     def document(self, data: bytes | None, found: Registered | None = None) -> Any:
-        """What a filter sees of bytes: the JSON value if it is one, else the text."""
+        """The value of bytes for a filter: the JSON value if it is one, else the text."""
         if data is None:
             return None
         given = data if found is None or found.text is None else found.text

@@ -20,7 +20,7 @@ MAX_LENGTH = 2_000
 MAX_DEPTH = 40
 MAX_MATCHED = 100_000
 MISSING = object()
-"""What a path leads to that a record does not have: equal to nothing but itself."""
+"""The value of a path that a record does not have: equal only to itself."""
 
 Row = Mapping[str, Any]
 Get = Callable[[Row], Any]
@@ -40,7 +40,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 class ExpressionError(ValueError):
-    """What is wrong with an expression, and where."""
+    """An error in an expression, with its place."""
 
 
 class Expression(NamedTuple):
@@ -91,7 +91,7 @@ def parse_path(text: str) -> tuple[str | int, ...]:
 
 
 def follow(found: Any, steps: tuple[str | int, ...]) -> Any:
-    """What steps lead to, or MISSING."""
+    """The value at the end of these steps, or MISSING."""
     for step in steps:
         if isinstance(step, int):
             found = found[step] if isinstance(found, list) and step < len(found) else MISSING
@@ -103,7 +103,7 @@ def follow(found: Any, steps: tuple[str | int, ...]) -> Any:
 
 
 def needles_of(literal: Any) -> tuple[bytes, ...]:
-    """What JSON text that has this text as a value contains; () if it may be written in several ways."""
+    """The bytes in every JSON text that has this text as a value; () if JSON may write it in several ways."""
     if isinstance(literal, str) and len(literal) > 1 and literal.isascii() and literal.isprintable():
         return () if '"' in literal or "\\" in literal or "/" in literal else (literal.encode(),)
     return ()

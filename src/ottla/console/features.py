@@ -1,4 +1,4 @@
-"""What this console can do beside the cluster's own: known when it starts."""
+"""The features of this console beside those of the cluster: known when it starts."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.client.admin import GroupDescription
 
 READ_TIMES = 50
-"""Of so many partitions the oldest unread record is read, to say how old it is."""
+"""For this many partitions the oldest unread record is read, to show its age."""
 
 
 async def groups(call: Call) -> dict[str, Any]:

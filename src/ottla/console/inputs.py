@@ -1,4 +1,4 @@
-"""What a page sends to be written, as bytes."""
+"""Values that a page sends to be written, as bytes."""
 
 from __future__ import annotations
 

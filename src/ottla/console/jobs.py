@@ -75,7 +75,7 @@ class Jobs:
         job.ended_at = _now()
 
     def of(self, user: str | None) -> list[Job]:
-        """Those of a user, the newest first."""
+        """The jobs of a user, newest first."""
         return [one for one in reversed(self._jobs.values()) if one.user == user]
 
     def find(self, id: str, user: str | None) -> Job:

@@ -27,7 +27,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class Live:
-    """What is open on one WebSocket."""
+    """The subscriptions of one WebSocket."""
 
     def __init__(self, console: Console, connection: Connection, user: str | None, remote: str, send: Send) -> None:
         self._console = console
@@ -113,7 +113,7 @@ class Live:
         if tasks:
             await asyncio.wait(tasks)
 
-    # What runs
+    # Running tasks
 
     async def _tail(self, id: str, tail: Tail) -> None:
         reading = asyncio.ensure_future(tail.read())

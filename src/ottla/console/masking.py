@@ -18,7 +18,7 @@ MASK = "***"
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """What is masked in the records of one topic."""
+    """The masked parts of the records of one topic."""
 
     is_key: bool = False
     is_value: bool = False
@@ -53,7 +53,7 @@ class Masking:
         self._rules = [parse_rule(text) for text in self.texts]
 
     def of(self, topic: str) -> Mask | None:
-        """What is masked in this topic; None if nothing is."""
+        """The masks of this topic; None if it has none."""
         rules = [rule.what for rule in self._rules if fnmatchcase(topic, rule.topics)]
         if not rules:
             return None

@@ -95,7 +95,7 @@ async def run_search(
 
 
 async def search_ranges(admin: Admin, request: SearchRequest) -> Ranges:
-    """What a search reads, by partition."""
+    """The ranges that a search reads, by partition."""
     if request.cursor is not None:
         return request.cursor
     partitions = await chosen_partitions(admin, request)

@@ -105,7 +105,7 @@ def subject_of(token: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What the issuer gave."""
+    """The tokens that the issuer gave."""
 
     access: str = field(repr=False)
     refresh: str | None = field(repr=False)

@@ -30,7 +30,7 @@ FIRST_ROUND, MIN_ROUND, MAX_ROUND = 2_000, 500, 500_000
 
 
 class Step(NamedTuple):
-    """What a search has done since its last step."""
+    """The work of a search since its last step."""
 
     records: list[RawRecord]
     scanned_records: int

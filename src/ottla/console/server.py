@@ -149,7 +149,7 @@ class ConsoleServer:
         await asyncio.gather(*(asyncio.to_thread(one) for one in due.values()), return_exceptions=True)
 
     def _close_sockets(self) -> None:
-        """Those of sessions and of tokens that have ended: a page that is logged out learns nothing more."""
+        """Close the live views of ended sessions and tokens: a page that is logged out gets no more data."""
         now = time.monotonic()
         for socket, session in self._sockets.items():
             tokens = _tokens(session)

@@ -82,7 +82,7 @@ async def _queried(call: Call, query: str, limit: int) -> dict[str, Any]:
 
 
 def why_failed(said: str) -> str:
-    """What a query's process said at its end, without its progress and its name."""
+    """The last output of a query's process, without its progress and its name."""
     return said.strip().removeprefix("starting Spark ...").strip().removeprefix("ottla sql:").strip()[-4_000:]
 
 

@@ -72,7 +72,7 @@ async def _sampled(console: Console) -> None:
 
 
 async def _frame(console: Console, where: str, *, is_fresh: bool) -> dict[str, Any]:
-    """What a frame shows, or why there is nothing to show."""
+    """The content of a frame, or the reason why there is none."""
     connection = console.connections.find("cluster", None, {})
     call = Call(console, connection, query={"refresh": "true"} if is_fresh else {})
     try:

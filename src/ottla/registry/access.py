@@ -68,7 +68,7 @@ def topic_of(subject: Subject) -> str:
 
 
 def needs_of(state: State, request: Request) -> list[Need]:
-    """What a request needs; of a listing nothing, since it shows only what the caller may see."""
+    """The permissions that a request needs; none for a listing, since it shows only what the caller may see."""
     steps, context = steps_of(request.path)
     is_read = request.method == "GET"
     match steps:

@@ -575,7 +575,7 @@ def _invalid(given: StoredSchema, why: str) -> faults.Fault:
 
 
 def _reserved(parsed: Schema, stored: StoredSchema, before: StoredSchema | None) -> list[str]:
-    """What a schema does to reserved fields (validateFields): it has one, or it reserves one no longer."""
+    """The violations of reserved fields by a schema (validateFields): it has one, or no longer reserves one."""
     reserved = contracts.reserved_fields(stored.metadata)
     freed = contracts.reserved_fields(before.metadata if before else None) - reserved
     used = reserved & parsed.top_level_fields()

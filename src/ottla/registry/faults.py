@@ -1,4 +1,4 @@
-"""What the registry refuses, with Confluent's status, error code and message: clients match on the code."""
+"""The refusals of the registry, with Confluent's status, error code and message: clients match on the code."""
 
 from __future__ import annotations
 

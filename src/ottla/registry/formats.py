@@ -49,8 +49,8 @@ def parse(kind: str, text: str, references: Sequence[tuple[str, str]] = ()) -> S
 
 
 def differences(level: str, new: Schema, old: Schema, budget: Budget | None = None) -> list[Difference]:
-    """What keeps a new schema from being compatible with an old one. OutOfSteps: the comparison takes more than this
-    budget; None: each direction has one of its own."""
+    """The differences that make a new schema incompatible with an old one. OutOfSteps: the comparison takes more than
+    this budget; None: each direction has its own."""
     if level == "NONE":
         return []
     if new.kind != old.kind:

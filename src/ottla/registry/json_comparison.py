@@ -288,7 +288,7 @@ class Comparison:
         return found
 
     def _dependencies(self, reader: dict[str, Any], writer: dict[str, Any], path: str) -> list[Difference]:
-        """What a property wants of others, by all three keywords."""
+        """Differences in the properties that a property requires, by all three keywords."""
         found: list[Difference] = []
         theirs = _dependencies(writer)
         for name, wanted in _dependencies(reader).items():

@@ -159,7 +159,7 @@ class Acls:
         self._reading = asyncio.Lock()
 
     async def caller(self, user: User, host: str, now: float) -> Caller:
-        """What a user may do. Fault 503: that is not known."""
+        """The permissions of a user. Fault 503: they are not known."""
         if user.is_administrator:
             return Caller(_everything(user), user.name, host)
         if now - self._tried_at >= ACLS_FOR_S:

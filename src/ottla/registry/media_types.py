@@ -7,8 +7,8 @@ from collections.abc import Sequence
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 _JSON = (MEDIA_TYPE, "application/vnd.schemaregistry+json", "application/json")
 _BODIES = (*_JSON, "application/octet-stream")
-"""Not those that a page in a browser may send to any address without being asked for permission (forms, plain text, no
-type): the registry of a developer's machine would take schemas from every web site."""
+"""Excludes the types that a page in a browser may send to any address without asking for permission (forms, plain text,
+no type): otherwise the registry of a developer's machine would take schemas from every web site."""
 
 
 def answer_type(accept: Sequence[str]) -> str:

@@ -99,7 +99,7 @@ def guid_of(
     metadata: dict[str, Any] | None,
     rule_set: dict[str, Any] | None,
 ) -> str:
-    """What identifies a schema in every context and registry: the MD5 that Confluent's registry computes."""
+    """Identifies a schema in every context and registry: the MD5 that Confluent's registry computes."""
     digest = hashlib.md5(text.encode(), usedforsecurity=False)
     for one in references:
         digest.update(one.name.encode() + one.subject.encode() + struct.pack(">i", one.version))

@@ -77,7 +77,8 @@ class Rest:
         return not decision.records
 
     def answer(self, request: Request) -> Decision[Any]:
-        """What a request decides. Fault: it is refused. NeedsTime, of a timed interface: ask again after its work."""
+        """The decision of a request. Fault: it is refused. NeedsTime, of a timed interface: ask again after its
+        work."""
         try:
             decision = self._answer(request)
             return Decision(self._state.replacing(decision.records), decision.reply)
@@ -414,7 +415,7 @@ def _named(text: str, context: str) -> Subject:
 
 
 def _scope(steps: list[str], context: str) -> Subject:
-    """What settings are of: a subject, a context (`:.ctx:`), or everything."""
+    """The scope of settings: a subject, a context (`:.ctx:`), or everything."""
     return subjects.parse(steps[0], context) if steps else Subject(context, "")
 
 

@@ -39,11 +39,11 @@ class Task(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What a task wrote."""
+    """The result of a task."""
 
     row_count: int
     topic: str | None = None
-    """One that was written to."""
+    """One of the topics that it wrote to."""
     transaction: TaskTransaction | None = None
     """None: nothing was written, or without a transaction."""
 

@@ -42,7 +42,7 @@ class TaskWritten(WriterCommitMessage):
 
     row_count: int
     topic: str | None = None
-    """One that was written to."""
+    """One of the topics that it wrote to."""
     transaction: TaskTransaction | None = None
     """None: nothing was written, or without a transaction."""
 

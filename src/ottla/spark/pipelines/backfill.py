@@ -176,7 +176,7 @@ def limited(
     start: Place,
     end: Place,
 ) -> list[Span]:
-    """What is there of a range. Offsets to begin at leave out the partitions that they do not name."""
+    """The existing part of a range. Start offsets leave out the partitions that they do not name."""
     for place, option in ((start, "--from"), (end, "--to")):
         for topic, partition in place.offsets or ():
             if TopicPartition(topic, partition) not in firsts:

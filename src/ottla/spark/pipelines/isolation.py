@@ -121,7 +121,7 @@ class Isolation:
 
 
 def _by_source(whole: Sequence[Span], wanted: Sequence[Span]) -> dict[str, list[Span]]:
-    """What is to be read of every source of the batch; of a partition with nothing that is wanted, nothing."""
+    """The ranges to read from every source of the batch; a partition without wanted records has an empty one."""
     chosen = {(span.source, span.topic, span.partition): span for span in wanted}
     found: dict[str, list[Span]] = {}
     for span in whole:
@@ -130,7 +130,7 @@ def _by_source(whole: Sequence[Span], wanted: Sequence[Span]) -> dict[str, list[
 
 
 def set_aside_of(state: PipelineState, flow: str) -> SetAside | None:
-    """What a flow is to leave out of the batch that it does next; None: nothing (any more)."""
+    """The records that a flow leaves out of its next batch; None if there are none (any more)."""
     document = state.read_set_aside(flow)
     if document is None:
         return None

@@ -203,7 +203,7 @@ class JdbcChanges(JdbcTarget):
         ]
 
     def _guard(self, connection: Any, old: str, new: str) -> str:
-        """That a change is not older than the row; type 2 has that in its plan."""
+        """The condition that a change is not older than the row; for type 2 the plan has it."""
         if self._rules.sequence is None or self._rules.is_history:
             return ""
         name = quoted(connection, self._rules.sequence)

@@ -35,7 +35,7 @@ class Measure:
     at_least: float | None = None
     at_most: float | None = None
     within: float | None = None
-    """Of freshness seconds, of a row count the share by which it may differ."""
+    """For freshness in seconds; for a row count the share by which it may differ."""
     against: str | None = None
 
     @property

@@ -82,7 +82,8 @@ class UsedParts:
 
 
 def used_parts(rows: DataFrame) -> UsedParts:
-    """What the optimized plan of rows still has. A field that is called `value`, too, counts as the text."""
+    """The columns that the optimized plan of rows still has. A field that is called `value`, too, counts as the
+    text."""
     nodes = [rows._jdf.queryExecution().optimizedPlan()]
     has_functions = has_values = False
     while nodes:

@@ -109,7 +109,7 @@ class FlowProgress:
     waited_s: int | None = None
     """What it waits for, and for how long; None if it does not wait."""
     reports: int = 0
-    """What Spark has reported, batches without rows included."""
+    """Spark's reports, including those of batches without rows."""
     _last: tuple[int, str] = field(default=(-1, ""), repr=False)
     _arrivals: Arrivals = field(default_factory=Arrivals, repr=False)
     _batches: deque[Batch] = field(default_factory=lambda: deque(maxlen=MAX_BATCHES), repr=False)
@@ -161,7 +161,7 @@ class FlowProgress:
 
 @dataclass(slots=True)
 class SourceCounts:
-    """What the rules have made of a source's rows."""
+    """The results of the rules on a source's rows."""
 
     source: str
     rules: list[str]

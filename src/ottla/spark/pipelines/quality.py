@@ -31,7 +31,7 @@ def measure_counter(index: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is judged: the rows of a source, a view or a flow."""
+    """The subject of rules: the rows of a source, a view or a flow."""
 
     kind: str
     name: str
@@ -68,7 +68,7 @@ class Broken:
 
 @dataclass(slots=True)
 class SubjectQuality:
-    """What was counted and measured of a subject in this run."""
+    """The counts and measures of a subject in this run."""
 
     subject: Subject
     rows: int = 0

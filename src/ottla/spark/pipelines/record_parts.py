@@ -26,7 +26,7 @@ class Key:
     message: str | None = None
     wire: str | None = None
     column: str | None = None
-    """Of a source: a column for the key beside `_key`."""
+    """For a source: a column for the key beside `_key`."""
 
     @property
     def can_fail_to_parse(self) -> bool:

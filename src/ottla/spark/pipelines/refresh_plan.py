@@ -36,7 +36,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class RefreshPlan:
-    """What a refresh does."""
+    """The plan of a refresh."""
 
     flow: Flow
     replaces: bool
@@ -46,7 +46,7 @@ class RefreshPlan:
     starts_at: datetime | None = None
     """Records before this time are not read; None: from the beginning."""
     span: tuple[Place, Place] | None = None
-    """Of a backfill: where it begins and ends. The checkpoint of the flow stays as it is."""
+    """For a backfill: where it begins and ends. The checkpoint of the flow stays as it is."""
 
 
 def refresh_plan(

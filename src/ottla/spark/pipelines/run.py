@@ -156,7 +156,7 @@ class PipelineRun:
         return Lifecycle(policy, Random())
 
     def changes(self) -> list[FlowChanges]:
-        """What the pipeline, as it is prepared, means for the checkpoints of its flows."""
+        """The consequences of the prepared pipeline for the checkpoints of its flows."""
         return self.guard.changes(self._frames)
 
     def columns(self) -> dict[str, str]:
@@ -356,7 +356,7 @@ class PipelineRun:
             run.stop(_now())
 
     def failure(self) -> PipelineError | None:
-        """What has failed for good or is paused, as one error of the first one's kind."""
+        """The flows that have failed for good or are paused, as one error of the first one's kind."""
         failed = [run.failure for run in self._runs.values() if run.life.is_in_trouble and run.failure is not None]
         followed = [life for _, life in self._followers.values() if life.is_in_trouble and life.cause]
         known = "; ".join(map(str, failed))

@@ -26,7 +26,7 @@ class _Field:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """What is suggested, and why."""
+    """A suggestion with its reasons."""
 
     ddl: str
     rows: list[dict[str, Any]]

@@ -116,7 +116,7 @@ class PipelineState:
         """Where redriven lines of a source of files arrive."""
         return self.folder / "redriven" / source
 
-    # Who runs it
+    # The process that runs it
 
     def acquire(self) -> None:
         """Take the lock: only one process runs the pipeline."""

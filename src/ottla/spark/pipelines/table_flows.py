@@ -78,7 +78,7 @@ def table_schema(flow: Flow, rows: DataFrame) -> pyarrow.Schema:
 
 @contextmanager
 def explained(where: str) -> Iterator[None]:
-    """What goes wrong with a table, its catalog or its store, in one sentence and of its kind."""
+    """Turns an error of a table, its catalog or its store into one sentence, with its kind."""
     try:
         yield
     except PipelineError:

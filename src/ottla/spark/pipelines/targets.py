@@ -89,7 +89,8 @@ def written_columns(rows: DataFrame) -> list[str]:
 
 
 def prepare(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_change: bool = True) -> DataFrame:
-    """What is written, and counted as it is. Schemas are registered and tables made, unless nothing may change."""
+    """The rows to write, in the target's form, and counted. Schemas are registered and tables created, unless nothing
+    may change."""
     _check_mode(flow, rows)
     if flow.kind == "topic":
         made = changed_records if flow.changes is not None else as_records

@@ -40,7 +40,7 @@ FIRST_FILE_AT = 1_000_000
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a trial."""
+    """The result of a trial."""
 
     flows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     letters: list[dict[str, Any]] = field(default_factory=list)

@@ -108,7 +108,7 @@ class Substitution:
 
 
 def _printed(process: subprocess.Popen[bytes], shown: str) -> bytes:
-    """What a program prints, one byte more than allowed at most. It is killed after COMMAND_TIMEOUT_S."""
+    """The output of a program, at most one byte more than allowed. It is killed after COMMAND_TIMEOUT_S."""
     expired = threading.Event()
 
     def end() -> None:

@@ -22,7 +22,7 @@ MERGE_FIELDS = (
     *("keys", "sequence_by", "deletes", "is_history", "is_replaced"),
     *("start_column", "end_column", "sequence_column"),
 )
-"""What decides which row of a target a row replaces."""
+"""The keys that decide which row of a target a row replaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class FlowChanges:
-    """What has changed of a flow since it ran last."""
+    """The changes of a flow since it last ran."""
 
     flow: str
     changes: list[Change] = field(default_factory=list)
@@ -58,7 +58,7 @@ class FlowChanges:
 
 
 def compare(flow: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> FlowChanges:
-    """What became of a flow. `old` is the fingerprint beside its checkpoint."""
+    """The changes of one flow. `old` is the fingerprint beside its checkpoint."""
     found = [
         *_sources(old.get("sources") or [], new.get("sources") or []),
         *_state(old.get("stateful") or [], new.get("stateful") or [], old, new),
@@ -125,7 +125,7 @@ def _state(
     before: Mapping[str, Any],
     now: Mapping[str, Any],
 ) -> list[Change]:
-    """What a flow keeps between batches has to be of the same operators with the same keys and values."""
+    """The state that a flow keeps between batches must be of the same operators, with the same keys and values."""
     found = []
     if len(old) != len(new):
         found.append(
@@ -238,7 +238,7 @@ def refusal(pipeline: str, found: Sequence[FlowChanges]) -> str | None:
 
 
 def advised(pipeline: str, found: FlowChanges) -> str:
-    """What changed of a flow, and what to do about it."""
+    """The changes of a flow, with advice."""
     text = f"flow {found.flow}: {found.verdict}: {'; '.join(found.reasons)}"
     if found.verdict != NEEDS_REFRESH:
         return text

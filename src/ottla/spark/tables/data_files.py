@@ -105,7 +105,8 @@ def partition_text(value: Any) -> str | None:
 
 
 def statistics(rows: pyarrow.Table) -> str:
-    """What readers skip files by: how many rows, and the least and greatest values of plain columns."""
+    """The statistics by which readers skip files: the number of rows, and the least and greatest values of plain
+    columns."""
     least, greatest, nulls = {}, {}, {}
     for name in rows.column_names:
         column = rows.column(name)

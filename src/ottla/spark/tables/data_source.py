@@ -34,7 +34,7 @@ VERSION = "tableVersion"
 
 @dataclass
 class TaskFiles(WriterCommitMessage):
-    """What a task has written, and of which batch it is."""
+    """The files that a task has written, and its batch."""
 
     files: list[DataFile] = field(default_factory=list)
     batch: BatchOfQuery | None = None

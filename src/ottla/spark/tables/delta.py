@@ -48,7 +48,7 @@ except ModuleNotFoundError as error:
 
 LOG = "_delta_log"
 STAGING = "_ottla_staging"
-"""Not looked at by readers and by vacuum, as everything that begins with an underscore."""
+"""Readers and vacuum ignore it, like every name that begins with an underscore."""
 COMMIT_ATTEMPTS = 5
 UNREADABLE = ("deletionVectors", "columnMapping", "v2Checkpoint")
 

@@ -353,7 +353,7 @@ def _overwrite(
 
 
 def _near(bounds: Bounds) -> BooleanExpression:
-    """What rows within the bounds fulfil."""
+    """The condition that rows within the bounds fulfil."""
     where: BooleanExpression = AlwaysTrue()
     for name, (least, greatest) in bounds.items():
         texts = [str(value) if isinstance(value, date) else value for value in (least, greatest)]

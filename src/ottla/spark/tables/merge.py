@@ -89,7 +89,7 @@ def _tombstone_schema(rules: ChangeRules, schema: pyarrow.Schema) -> pyarrow.Sch
 
 @dataclass
 class TaskChanges(WriterCommitMessage):
-    """What a task has planned: files of operations or of rows, and of tombstones."""
+    """The plan of a task: files of operations or of rows, and of tombstones."""
 
     paths: list[str] = field(default_factory=list)
     bounds: dict[str, tuple[Any, Any]] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class TaskChanges(WriterCommitMessage):
 
 
 def plan_for_table(settings: MergeSettings, changes: pyarrow.Table) -> Plan:
-    """What changes make of a table as it is now."""
+    """The result of changes on a table as it is now."""
     rules, table = settings.rules, open_table(settings.table)
     given = [name for name in changes.column_names if name in _CHANGE_COLUMNS]
     columns = in_columns(changes.drop_columns(given), table.schema())

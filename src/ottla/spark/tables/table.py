@@ -1,5 +1,5 @@
-"""What a Delta and an Iceberg table have in common for Spark: files that tasks write, one commit for a batch, files
-that tasks read."""
+"""Common to Delta and Iceberg tables in Spark: files that tasks write, one commit for a batch, files that tasks
+read."""
 
 from __future__ import annotations
 
