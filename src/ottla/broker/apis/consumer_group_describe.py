@@ -4,14 +4,15 @@ assignment.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from ottla.broker.apis.described_groups import DescribedKind, describe_groups
 from ottla.broker.caller import Caller
 from ottla.broker.coordinators.groups import GroupCoordinator
 from ottla.broker.serving.api import Api, Need
 from ottla.groups.shard import GroupShard
 from ottla.wire.acls import AclOperation, AclResource
-from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -20,66 +21,21 @@ from ottla.wire.messages.consumer_group_describe import (
 
 
 def consumer_group_describe(request: ConsumerGroupDescribeRequest, groups: GroupCoordinator, caller: Caller) -> Any:
-    if not groups.is_consumer_protocol_enabled:
-        return ConsumerGroupDescribeResponse(groups=_refused(request, KafkaError(ErrorCode.UNSUPPORTED_VERSION)))
-    allowed, denied = caller.split(AclOperation.DESCRIBE, AclResource.GROUP, request.group_ids, str)
-    refused = _refused(_request_for(denied), KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED))
-    refused += [
-        DescribedGroup(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID) for group_id in allowed if not group_id
-    ]
-
-    def answer(described: list[DescribedGroup]) -> ConsumerGroupDescribeResponse:
-        if request.include_authorized_operations:
-            for group in described:
-                if group.error_code == ErrorCode.NONE:
-                    group.authorized_operations = caller.authorized_operations(AclResource.GROUP, group.group_id)
-        return ConsumerGroupDescribeResponse(groups=refused + [_without_hidden(group, caller) for group in described])
-
-    return groups.run_for_each(
-        [group_id for group_id in allowed if group_id],
-        GroupShard.consumer_group_describe,
-        _request_for,
-        groups.call(caller),
-        _refused,
-        _groups,
-        answer,
-    )
-
-
-def _without_hidden(group: DescribedGroup, caller: Caller) -> DescribedGroup:
-    """The group, if the caller may describe all of its topics; otherwise an error without its members."""
-    topics = {
-        name
-        for member in group.members
-        for name in (
-            *member.subscribed_topic_names,
-            *(
-                assigned.topic_name
-                for assignment in (member.assignment, member.target_assignment)
-                for assigned in assignment.topic_partitions
-            ),
-        )
-    }
-    if all(map(caller.may_describe_topic, topics)):
-        return group
-    return DescribedGroup(
-        group_id=group.group_id,
-        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        error_message="The group has described topic(s) that the client is not authorized to describe.",
-    )
+    return describe_groups(KIND, request, _request_for, groups.is_consumer_protocol_enabled, groups, caller)
 
 
 def _request_for(group_ids: list[str]) -> ConsumerGroupDescribeRequest:
     return ConsumerGroupDescribeRequest(group_ids=group_ids)
 
 
-def _groups(request: ConsumerGroupDescribeRequest, response: ConsumerGroupDescribeResponse) -> list[DescribedGroup]:
-    return response.groups
+def _topics(group: DescribedGroup) -> Iterator[str]:
+    for member in group.members:
+        yield from member.subscribed_topic_names
+        for assignment in (member.assignment, member.target_assignment):
+            yield from (assigned.topic_name for assigned in assignment.topic_partitions)
 
 
-def _refused(request: ConsumerGroupDescribeRequest, error: KafkaError) -> list[DescribedGroup]:
-    return [DescribedGroup(group_id=group_id, error_code=error.code) for group_id in request.group_ids]
-
+KIND = DescribedKind(GroupShard.consumer_group_describe, DescribedGroup, ConsumerGroupDescribeResponse, _topics)
 
 api = Api(
     key=69,
