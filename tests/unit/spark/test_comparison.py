@@ -99,3 +99,10 @@ def test_many_rows_are_not_all_shown() -> None:
 def test_only_the_number_of_rows_may_be_expected() -> None:
     assert not compare([], [{"a": 1}], count=1)
     assert difference_lines(compare([], [{"a": 1}], count=3)) == ["expected 3 rows, got 1"]
+
+
+def test_a_misspelled_column_is_named_with_those_that_there_are() -> None:
+    found = compare([{"id": 1, "nmae": "A"}], [{"id": 1, "name": "A"}])
+    assert difference_lines(found)[1] == "  no row has the column nmae (did you mean 'name'?); there are id, name"
+    assert compare([{"id": 1, "gone": None}], [{"id": 1}]).unknown is None
+    assert compare([{"id": 1, "x": 1}], []).unknown is None

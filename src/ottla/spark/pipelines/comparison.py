@@ -18,6 +18,8 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from ottla.spark.pipelines.values import nearest
+
 MAX_SHOWN = 20
 MAX_PAIRED = 200
 """Rows of each side that are looked at to find out which is which with other values; beyond, rows are only listed."""
@@ -42,6 +44,8 @@ class Difference:
     changed: list[Changed] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
     """Columns that a case with `exact` does not name."""
+    unknown: str | None = None
+    """Which expected columns no row has, for people: they may be misspelled."""
     counts: tuple[int, int] | None = None
     """How many rows were expected and how many came, if only that was asked."""
 
@@ -66,7 +70,9 @@ def compare(
     if is_ordered:
         pairs = list(zip(expected, actual, strict=False))
         changed = [_change(row, one) for row, one in pairs if not _is_equal_row(row, one)]
-        return Difference(list(expected[len(pairs) :]), list(actual[len(pairs) :]), changed, extra)
+        return Difference(
+            list(expected[len(pairs) :]), list(actual[len(pairs) :]), changed, extra, unknown_columns(expected, actual)
+        )
     left, rest = [], list(actual)
     # a row that names more columns has fewer candidates, so it chooses first
     for row in sorted(expected, key=len, reverse=True):
@@ -76,7 +82,19 @@ def compare(
         else:
             del rest[index]
     changed, missing, unexpected = _paired(left, rest)
-    return Difference(missing, unexpected, changed, extra)
+    return Difference(missing, unexpected, changed, extra, unknown_columns(expected, actual))
+
+
+def unknown_columns(expected: Sequence[Row], actual: Sequence[Row]) -> str | None:
+    """The columns with expected values that none of the rows has, each with the name that was probably meant."""
+    known = dict.fromkeys(name for row in actual for name in row)
+    wanted = dict.fromkeys(name for row in expected for name, value in row.items() if value is not None)
+    unknown = [name for name in wanted if name not in known]
+    if not unknown or not known:
+        return None
+    near = {name: nearest(name, known) for name in unknown}
+    listed = [name if near[name] is None else f"{name} (did you mean '{near[name]}'?)" for name in unknown]
+    return f"no row has the column {', '.join(listed)}; there are {', '.join(known)}"
 
 
 def _paired(missing: list[Row], unexpected: list[Row]) -> tuple[list[Changed], list[Row], list[Row]]:
@@ -201,6 +219,8 @@ def difference_lines(difference: Difference) -> list[str]:
         f"columns that were not expected: {', '.join(difference.columns)}" if difference.columns else "",
     ]
     lines = [", ".join(filter(None, parts))]
+    if difference.unknown is not None:
+        lines.append(f"  {difference.unknown}")
     for one in difference.changed[:MAX_SHOWN]:
         lines.append(f"  ~ {shown_row(one.row)}")
         lines += [f"      {name}: expected {shown(left)}, got {shown(right)}" for name, (left, right) in
