@@ -289,6 +289,29 @@ def test_a_follower_that_waits_is_answered_when_the_log_grows(world: World) -> N
     played(world, scene)
 
 
+def test_a_follower_whose_older_request_came_late_names_its_offsets_again(tmp_path: Path) -> None:
+    """Without news it named none: the leader kept the older offsets, and the follower stayed out of the ISR. The
+    simulator found it (`replicas-streams`, seed 71050)."""
+
+    async def scene(world: World) -> None:
+        world.produce(acks=1)
+        present = world.fetch(3, replica=2, epoch=5, session_epoch=0)
+        assert present.session_id and world.leader.replicas[2].end_offset == 3
+        world.fetch(0, replica=2, epoch=5, session_epoch=0)  # sent earlier, over a connection that was given up
+        assert world.leader.replicas[2].end_offset == 0
+        going_on = FetchRequest(
+            replica_state=ReplicaState(replica_id=2, replica_epoch=20), session_id=present.session_id, session_epoch=1
+        )
+        caller = Caller("app", world.client, 1, 18)
+        answer: Any = fetch(going_on, world.ground, NoMetadata(), world.replicas, world.quotas, caller)
+        assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        again = world.fetch(3, replica=2, epoch=5, session_epoch=0)
+        assert again.session_id and world.leader.replicas[2].end_offset == 3
+        assert len(world.fetch_sessions) == 1
+
+    played(World(tmp_path, min_insync_replicas=2), scene)
+
+
 @pytest.mark.parametrize(
     ("epoch", "replica", "error"),
     [

@@ -302,6 +302,7 @@ class _Reading:
             start_offset, end_offset = wanted.fetch_offset, log.log_end_offset
             if is_first:
                 if self._context.session is not None:
+                    self._replace(partition.fetches.get(self._replica_id), self._context.session)
                     wanted.partition = partition
                     partition.fetches[self._replica_id] = wanted
                 self._replicas.hosting.follower_fetched(
@@ -319,6 +320,16 @@ class _Reading:
                     row.records = found
         row.high_watermark = log.high_watermark
         return row
+
+    def _replace(self, before: FetchPartition | None, session: FetchSession) -> None:
+        """A follower asks for a partition in a new session: its session before is over. If the new one is the older of
+        both, and came late over a connection that the follower has given up, the follower learns with its next fetch
+        that it has to name its offsets again. It would name no partition without news, and this leader would keep the
+        older offsets.
+        """
+        replaced = before.session if before is not None else None
+        if replaced is not None and replaced is not session:
+            self._replicas.fetch_sessions.close(replaced)
 
     def _is_held_back(self, partition: Partition) -> bool:
         """Whether a replication throttle (KIP-73) holds a follower back."""
