@@ -98,6 +98,29 @@ def test_damaged_data_is_dropped_and_fetched_again_from_the_position(takes_colum
     assert take() == 3
 
 
+def test_one_call_takes_the_records_of_many_small_answers() -> None:
+    subscription = reading(ZERO, ONE)
+    for partition in (ZERO, ONE):
+        for base_offset in range(0, 30, 3):
+            subscription.state_of(partition).add(fetched(partition, base_offset, 3))
+    assert offsets(subscription, 40) == [*((0, one) for one in range(30)), *((1, one) for one in range(10))]
+    assert subscription.state_of(ONE).position == 10
+    assert offsets(subscription, 40) == [(1, one) for one in range(10, 30)]
+
+
+def test_sound_answers_are_taken_before_a_damaged_one() -> None:
+    subscription = reading(ZERO)
+    state = subscription.state_of(ZERO)
+    state.add(fetched(ZERO, 0, 2))
+    damaged = bytearray(records.build([Record(value=b"v")] * 3, base_offset=2))
+    damaged[-1] ^= 1
+    state.add(FetchedBatches(ZERO, bytes(damaged), 2))
+    assert offsets(subscription, 10) == [(0, 0), (0, 1)]
+    with pytest.raises(KafkaError):
+        subscription.collect(10)
+    assert state.position == 2 and state.is_damaged
+
+
 def test_partitions_take_turns() -> None:
     subscription = reading(ZERO, ONE)
     subscription.state_of(ZERO).add(fetched(ZERO, 0, 3))

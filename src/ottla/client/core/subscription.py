@@ -215,19 +215,24 @@ class AssignedPartition:
         self.fetched_size += batches.size
 
     def take(self, max_count: int) -> list[RawRecord]:
-        """The next records the application gets; the position moves behind them. KafkaError for a damaged batch, which
-        is fetched again."""
-        while self.fetched:
+        """The next records the application gets, of as many answers as it takes to fill max_count; the position moves
+        behind them. KafkaError for a damaged batch, which is fetched again."""
+        taken: list[RawRecord] = []
+        while self.fetched and len(taken) < max_count:
             batches = self.fetched[0]
             try:
-                taken = batches.take(max_count)
+                piece = batches.take(max_count - len(taken))
             except KafkaError:
+                if taken:
+                    break  # sound records first; the next call raises
                 self._drop_damaged()
                 raise
             self._taken_from(batches)
             if taken:
-                return taken
-        return []
+                taken += piece
+            else:
+                taken = piece
+        return taken
 
     def take_columns(self, columns: RecordColumns, topic: int, max_count: int, end_offset: int) -> None:
         """Like `take`, into columns, until these have max_count rows in all or end_offset is reached."""
