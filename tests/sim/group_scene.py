@@ -25,7 +25,7 @@ class Scene(Groups):
     def __init__(self, sim: Sim) -> None:
         self.sim = sim
         self.host: Host = sim.host()
-        super().__init__(sim, self.host, random.Random(f"scene {sim.seed}"))
+        super().__init__(sim, self.host, random.Random(f"scene {sim.seed}"), kinds=("classic", "consumer", "mixed"))
         self._topic_names = [TOPIC]
         self.groups = {GROUP: ("classic", [TOPIC])}
 
