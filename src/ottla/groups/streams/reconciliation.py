@@ -5,7 +5,8 @@
     any         -> UNRELEASED   the member is in the target's epoch and waits for tasks that others still have
     UNRELEASED  -> STABLE       it got them
 
-What a member is to have can change within an epoch: warm-up tasks are refined anew at every heartbeat (`warmups`).
+What a member is to have can change within an epoch: warm-up tasks are refined anew at every heartbeat (`warmups`). So
+a member that gives up tasks may be in the target's epoch already.
 
 A task is released for a member if no member has it as active task and, because a process keeps one copy of a task's
 state, no member of the same process has it in another role.
@@ -54,7 +55,7 @@ def reconcile(
     if member.state == UNREVOKED_TASKS:
         if owned is None or member.revoking.overlaps(owned):
             return member
-        return _next(member, member.epoch + 1, epoch, target, owned, owners)
+        return _next(member, min(member.epoch + 1, epoch), epoch, target, owned, owners)
     if member.state == UNRELEASED_TASKS:
         return _next(member, member.epoch, epoch, target, owned, owners)
     if owned is None or owned:
