@@ -103,15 +103,15 @@ def check_written(topics: Topics, topic: str, count: int) -> None:
 )
 def test_a_task_writes_each_row_once(keys: str, partition_count: int, topics: Topics) -> None:
     topic = topics.new(partition_count)
-    sent_rows(topics, topic, batches_of(80_000, keys))
-    check_written(topics, topic, 80_000)
+    sent_rows(topics, topic, batches_of(40_000, keys))
+    check_written(topics, topic, 40_000)
 
 
 def test_a_task_writes_to_topics_that_its_rows_name(topics: Topics) -> None:
     named = (topics.new(6), topics.new(2), topics.new(1))
-    sent_rows(topics, None, batches_of(60_000, "none", named))
+    sent_rows(topics, None, batches_of(30_000, "none", named))
     for topic in named:
-        check_written(topics, topic, 20_000)
+        check_written(topics, topic, 10_000)
 
 
 @needs_time
@@ -153,8 +153,8 @@ def append(topics: Topics, frame: DataFrame, topic: str | None) -> None:
 )
 def test_spark_writes_each_row_once(partition_count: int, keys: str, spark: SparkSession, topics: Topics) -> None:
     topic = topics.new(partition_count)
-    append(topics, rows(spark, 200_000, keys), topic)
-    assert counted(spark, topics, topic) == (200_000, 200_000)
+    append(topics, rows(spark, 60_000, keys), topic)
+    assert counted(spark, topics, topic) == (60_000, 60_000)
 
 
 def test_spark_writes_to_topics_that_rows_name(spark: SparkSession, topics: Topics) -> None:
@@ -167,9 +167,9 @@ def test_a_stream_writes_each_row_once_to_many_partitions(
     spark: SparkSession, topics: Topics, read: Read, stream: Stream
 ) -> None:
     incoming, outgoing = topics.new(2), topics.new(24)
-    append(topics, rows(spark, 200_000, "even"), incoming)
-    stream.run(incoming, outgoing, maxOffsetsPerTrigger="120000")
-    assert counted(spark, topics, outgoing) == (200_000, 200_000)
+    append(topics, rows(spark, 60_000, "even"), incoming)
+    stream.run(incoming, outgoing, maxOffsetsPerTrigger="40000")
+    assert counted(spark, topics, outgoing) == (60_000, 60_000)
 
 
 @needs_time
