@@ -143,7 +143,6 @@ def a_second_streams_member_waits_for_its_tasks(script: Script) -> None:
     group.owns(A, 2, *range(6))
     group.describe()
     group.owns(B, 3)
-    group.owns(A, 2, *range(6))
     group.owns(A, 2, 0, 1, 2)
     group.owns(B, 3)
     group.owns(B, 3, 3, 4, 5)
