@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import threading
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,6 +31,7 @@ from ottla.spark.pipelines.pipeline_file import load_outline, load_pipeline, loa
 from ottla.spark.pipelines.progress import FlowProgress, SourceCounts, lag_of
 from ottla.spark.pipelines.redaction import Redaction
 from ottla.spark.pipelines.redrive import Letter, letters_of_file
+from ottla.spark.pipelines.run import run_pipeline
 from ottla.spark.pipelines.state import PipelineState
 from ottla.spark.pipelines.table_flows import table_schema
 from ottla.spark.pipelines.topic_views import inferred_schema, topics_of, without_stream
@@ -410,6 +412,22 @@ def test_a_table_is_printed_when_there_are_flows(capsys: pytest.CaptureFixture[s
         run: Any = SimpleNamespace(status=lambda state, status=status: status)
         ProgressDisplay().show(run)
         assert ("topic t" in capsys.readouterr().err) is is_printed
+
+
+def test_a_run_that_is_stopped_says_what_it_waits_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stopped, display, seen = threading.Event(), ProgressDisplay(), []
+    stopped.set()
+    run: Any = SimpleNamespace(
+        doing=display.say,
+        guard=SimpleNamespace(definition={}),
+        status=lambda state, cause=None: {"state": state, "flows": [], "sources": []},
+        stop=lambda *_: seen.append(capsys.readouterr().err),
+        failure=lambda: None,
+        poll=lambda: True,
+        **{name: lambda **_: None for name in ("prepare", "start", "end_quality")},
+    )
+    run_pipeline(run, PipelineState(tmp_path), stopped, lambda run: None, stop_timeout_s=30)
+    assert seen[0] == "batches that are under way end first, at most 30 s; a second signal ends them ...\n"
 
 
 def test_a_flow_says_what_it_waits_for_until_it_reports() -> None:

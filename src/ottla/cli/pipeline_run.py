@@ -180,7 +180,7 @@ def run(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, c
         display = ProgressDisplay(is_silent=is_logged)
         try:
             with Waiting(pipeline_observers.wait_line(options, pipeline.name)) as waiting:
-                run.doing = waiting.say
+                run.doing = lambda text: display.say(text) if signals.is_running else waiting.say(text)
 
                 def show(run: PipelineRun) -> None:
                     signals.is_running = True

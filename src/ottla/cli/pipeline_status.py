@@ -59,6 +59,13 @@ class ProgressDisplay:
             self._next_at = now + SHOWN_EVERY_S
             print("\n".join(status_lines(status)), file=sys.stderr, flush=True)
 
+    def say(self, text: str) -> None:
+        """What a run that is stopped waits for."""
+        if self._view is not None:
+            self._view.erase()
+        if not self._is_silent:
+            notice(f"{text} ...")
+
     def end(self, run: PipelineRun, output: str) -> None:
         """The last word, on stdout."""
         if self._view is not None:

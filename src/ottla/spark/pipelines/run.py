@@ -413,6 +413,7 @@ def run_pipeline(
             state.write_status(run.status("running"))
             show(run)
             if stopped.wait(TICK_S):
+                said(f"batches that are under way end first, at most {stop_timeout_s:g} s; a second signal ends them")
                 run.stop(stop_timeout_s, hurried)
                 break
         run.end_quality()
