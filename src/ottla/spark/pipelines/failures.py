@@ -39,18 +39,23 @@ _AWAY = re.compile(
     r"|[Ss]erver shutdown in progress|deadlock detected|Deadlock found|could not serialize access|Lock wait timeout"
     r"|SQLITE_BUSY|SQLITE_LOCKED"
     r"|error sending request|Unable to execute HTTP request|Could not connect to the endpoint|Max retries exceeded"
+    # stores of objects, as Delta's and Iceberg's libraries name them
+    r"|non-2xx status code: (?:429|5\d\d)|\(HTTP status (?:429|5\d\d)\)"
+    r"|AWS Error (?:NETWORK_CONNECTION|SLOW_DOWN|SERVICE_UNAVAILABLE|REQUEST_TIMEOUT|INTERNAL_FAILURE|THROTTLING)"
 )
 _STATE_CHANGED = re.compile(
     r"STATE_STORE_\w*SCHEMA\w*|STATEFUL_OPERATOR_NOT_MATCH\w*|sources in the checkpoint offsets"
 )
 _PY4J = "An error occurred while calling "
+_TREE = re.compile(r"\s*\n\s*(?:\x1b?\[\d+m)?↳(?:\x1b?\[\d+m)?\s*")
+"""Between the parts of an error of Delta's library, which writes them one below the other."""
 _DATA = re.compile(r"\b(?:DataLost|TableError)\b")
 
 
 def cause_of(text: str) -> str:
     """The cause in a message of Spark: the last Python error, the message of a broken rule, or Spark's own first
     sentence."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in _TREE.sub(": ", text).splitlines() if line.strip()]
     for line in lines:
         if RAISED in line:
             return line.split(RAISED, 1)[-1].strip().removesuffix("SQLSTATE: P0001").strip()
@@ -76,7 +81,7 @@ def failure(
     raised = _OWN.search(text)  # by a flow, in a thread of Spark's
     if raised is not None:
         return _OWN_KINDS[raised.group()](shown)
-    if _AWAY.search(text):
+    if _AWAY.search(_TREE.sub(": ", text)):
         return Unavailable(shown)
     return BadData(shown) if _DATA.search(text) else default(shown)
 
