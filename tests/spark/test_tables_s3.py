@@ -1,11 +1,9 @@
-"""Delta and Iceberg tables in an S3 store, without a jar; and files there, with the jars of Hadoop that OTTLA_S3A_JARS
-has. OTTLA_TEST_S3 is the address of a store that takes any login, e.g. of `moto_server`."""
+"""Delta and Iceberg tables in an S3 store, without a jar. OTTLA_TEST_S3 is the address of one that takes any login,
+e.g. of `moto_server`."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import urllib.request
 from pathlib import Path
 from uuid import uuid4
@@ -16,11 +14,8 @@ import pytest
 from ottla.spark.pipelines.pipeline_file import parse_pipeline
 from ottla.spark.pipelines.table_flows import table_settings
 from ottla.spark.tables.table import BatchOfQuery, Table, open_table, prepare_table, write_batch
-from tests.spark.conftest import Topics
-from tests.spark.test_pipelines_processes import run
 
 S3 = os.environ.get("OTTLA_TEST_S3", "")
-S3A = os.environ.get("OTTLA_S3A_JARS", "")
 SCHEMA = pyarrow.schema([("id", pyarrow.int64()), ("day", pyarrow.string())])
 
 
@@ -66,42 +61,3 @@ def test_batches_are_in_a_table_on_s3_once(kind: str, tmp_path: Path) -> None:
     assert rows_of(open_table(settings)) == [1, 2, 3, 5]
     assert open_table(settings).compact().removed_count == 2
     assert rows_of(open_table(settings)) == [1, 2, 3, 5]
-
-
-@pytest.mark.skipif(not S3 or not S3A, reason="needs OTTLA_TEST_S3, and OTTLA_S3A_JARS: hadoop-aws and what it needs")
-def test_files_in_s3_are_read_once_and_written_once(topics: Topics, tmp_path: Path) -> None:
-    """Two runs of a pipeline; the second finds a file that is new."""
-    bucket, target = f"bucket-{uuid4()}", topics.new(1)
-    settings = {
-        "endpoint": S3, "path.style.access": "true", "access.key": "me", "secret.key": "secret",
-        "endpoint.region": "us-east-1", "connection.ssl.enabled": "false",
-    }  # fmt: skip
-    document = {
-        "name": target,
-        "jars": [str(jar) for jar in sorted(Path(S3A).glob("*.jar"))],
-        "spark": {f"spark.hadoop.fs.s3a.{name}": value for name, value in settings.items()},
-        "sources": {"rows": {"files": f"s3a://{bucket}/in", "format": "json", "schema": "n bigint"}},
-        "flows": {
-            "topic": {"from": "rows", "topic": target},
-            "files": {"from": "rows", "files": f"s3a://{bucket}/out", "format": "json"},
-        },
-    }
-    (tmp_path / "pipeline.yml").write_text(json.dumps(document))
-
-    def put(path: str, body: bytes = b"") -> None:
-        urllib.request.urlopen(urllib.request.Request(f"{S3}/{path}", body, method="PUT"), timeout=120).close()
-
-    put(bucket)
-    for number in range(3):
-        put(f"{bucket}/in/{number}.json", b'{"n": %d}\n{"n": %d}\n' % (2 * number, 2 * number + 1))
-        if number:
-            run(topics, "pipeline", "run", str(tmp_path), "--once")
-            written = sorted(json.loads(value)["n"] for value in topics.values(target))
-            assert written == list(range(2 * number + 2))
-    with urllib.request.urlopen(f"{S3}/{bucket}?list-type=2&prefix=out/", timeout=120) as answer:
-        names = re.findall(r"<Key>(out/part-[^<]+)</Key>", answer.read().decode())
-    found = []
-    for name in names:
-        with urllib.request.urlopen(f"{S3}/{bucket}/{name}", timeout=120) as answer:
-            found += [json.loads(line)["n"] for line in answer.read().splitlines()]
-    assert sorted(found) == list(range(6))
