@@ -76,13 +76,13 @@ class AvroSchema:
     kind = "AVRO"
 
     def __init__(self, text: str, references: Iterable[str] = ()) -> None:
+        self._budget = Budget(what="checking the defaults")
         self.complaint = ""
         self._names: dict[str, Type] = {}
         self._node_count = 0
         for one in references:
             self._parse(_document(one), "", 0)
         self._given = set(self._names)
-        self._budget = Budget(what="checking the defaults")
         self.complaint = ""  # references are registered already
         self.type = self._parse(_document(text), "", 0)
 

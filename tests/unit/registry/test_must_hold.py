@@ -329,3 +329,10 @@ def test_a_tree_of_references_that_doubles_is_read_once() -> None:
             assert fault.code == 42201
             break
         assert time.process_time() - began < CPU_S
+
+
+def test_a_referenced_type_may_have_defaults() -> None:
+    registry = Registry()
+    registry.register("item", record(field("count", "int", default=1), name="Item"))
+    references = [{"name": "Item", "subject": "item", "version": 1}]
+    assert registry.register("order", record(field("item", "Item")), references=references) == 2
