@@ -15,7 +15,7 @@ from typing import Self
 
 import pytest
 
-from tests.interop.servers import free_port
+from tests.interop.servers import cluster_port, free_port
 
 CLUSTER_ID = "abcdefghijklmnopqrstuA"
 LIMIT_S = 120
@@ -262,12 +262,6 @@ def test_a_node_whose_output_is_closed_goes_on(tmp_path: Path) -> None:
 def folder(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "nodes"
     ottla_cluster("stop", tmp_path / "nodes")
-
-
-def cluster_port() -> int:
-    """The first port of a cluster. Its controllers listen 1,000 ports further on, where `free_port` may be another
-    process's: all of them lie below the ports that it hands out."""
-    return free_port() - 9_000
 
 
 def ottla_cluster(command: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

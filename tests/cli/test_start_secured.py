@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import os
-import socket
 import ssl
 import subprocess
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.interop.servers import free_port
+from tests.interop.servers import cluster_port, free_port
 
 READY_S = 120
-
-
-def cluster_port() -> int:
-    """A port whose neighbours that the nodes need are free as well, below those that the system gives out."""
-    for first in range(21_000 + os.getpid() % 900 * 10, 30_000, 10):
-        try:
-            with ExitStack() as held:
-                for step in (0, 1_000, 2_000):
-                    for node in range(3):
-                        held.enter_context(socket.socket()).bind(("127.0.0.1", first + step + node))
-        except OSError:
-            continue
-        return first
-    raise RuntimeError("no nine free ports")
 
 
 class Folder:

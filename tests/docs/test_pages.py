@@ -14,6 +14,7 @@ import pytest
 
 from ottla.testing import Broker
 from tests.docs.pages import DOCS, PAGES, REPOSITORY, Block, blocks
+from tests.interop.servers import cluster_port
 
 HAS_JAVA = shutil.which("java") is not None
 
@@ -35,7 +36,7 @@ def run(block: Block, broker: Broker, folder: Path) -> None:
         commands = Block("console", text, block.mark).commands
         assert commands, "a console block has lines that begin with $"
         script = "set -euo pipefail\n" + "\n".join(commands)
-        ran(["bash", "-c", script.replace(" --port 19092", f" --port {broker.port + 1_000}")], broker, folder)
+        ran(["bash", "-c", script.replace(" --port 19092", f" --port {cluster_port()}")], broker, folder)
     elif block.mark == "pytest":
         (folder / "test_page.py").write_text(text)
         ran([sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "test_page.py"], broker, folder)

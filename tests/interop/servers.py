@@ -74,8 +74,14 @@ _PORTS = Ports()
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that is free together with its successor, and that nobody else is given."""
+    """A port of 127.0.0.1 that is free together with its successor, and that no other caller is given."""
     return _PORTS.pair()
+
+
+def cluster_port() -> int:
+    """The first port for `ottla cluster start`. Its controllers listen 1,000 ports further on, and brokers of a secured
+    cluster 2,000, where `free_port` may be another process's: all of them lie below the ports that it hands out."""
+    return free_port() - 9_000
 
 
 def read_exactly(connection: socket.socket, size: int) -> bytes:
