@@ -34,6 +34,8 @@ UNDO_S = 10.0
 FIRST_REPORT_S = 3.0
 REPORT_S = 10.0
 LOG_LINES = 3
+ERROR_PREFIX = "ottla start: "
+"""The error of a node that does not start; it logs further lines while it stops."""
 DEFAULT_NODES = 3
 DEFAULT_PORT = 9092
 CONTROLLER_PORT_STEP = 1000
@@ -88,6 +90,11 @@ def node_settings(node_id: int, ports: Mapping[int, int], controller_ports: Mapp
         f"share.coordinator.state.topic.replication.factor={copies}",
         f"share.coordinator.state.topic.min.isr={min(2, copies)}",
     ]
+
+
+def printed_error(lines: list[str]) -> str:
+    """The error among the lines of a node; empty if there is none."""
+    return next((line for line in reversed(lines) if line.startswith(ERROR_PREFIX)), "")
 
 
 class LocalCluster:
@@ -264,7 +271,7 @@ class LocalCluster:
                     selector.unregister(key.fileobj)
                     if not os.read(key.fd, 4096):
                         code = started[key.data].wait()
-                        raise CommandError(f"node {key.data} ended with exit code {code}; {self._log(key.data)}")
+                        raise CommandError(f"node {key.data} ended with exit code {code}; {self._reason(key.data)}")
                 waited_s = time.monotonic() - began
                 if waited_s > READY_S:
                     logs = "\n".join(self._log(node_id) for node_id in waiting)
@@ -276,12 +283,20 @@ class LocalCluster:
     def _log_path(self, node_id: int) -> Path:
         return self.folder / f"{node_id}.log"
 
+    def _reason(self, node_id: int) -> str:
+        """Why a node ended: its error if it printed one, else the end of its log."""
+        error = printed_error(self._logged(node_id))
+        return f"{self._log_path(node_id)} has:\n{error}" if error else self._log(node_id)
+
     def _log(self, node_id: int, line_count: int = LOG_LINES) -> str:
         """The end of what a node logged since it was started here."""
-        path = self._log_path(node_id)
-        said = path.read_bytes()[self._log_starts.get(node_id, 0) :].decode(errors="replace")
-        lines = said.strip().splitlines()[-line_count:]
+        path, lines = self._log_path(node_id), self._logged(node_id)[-line_count:]
         return f"the end of {path}:\n" + "\n".join(lines) if lines else f"nothing in {path}"
+
+    def _logged(self, node_id: int) -> list[str]:
+        """The lines that a node logged since it was started here."""
+        said = self._log_path(node_id).read_bytes()[self._log_starts.get(node_id, 0) :]
+        return said.decode(errors="replace").strip().splitlines()
 
     def stop(self) -> list[int]:
         """Stop all nodes cleanly, and at the same time: a node that went on alone would wait for the others."""
