@@ -302,7 +302,7 @@ class Stretch:
 
 
 async def _created(victim: Victim) -> list[str]:
-    """Topics and ACLs that nobody with the right to make them made."""
+    """Topics and ACLs that no permitted user created."""
     async with Admin(victim.client("admin", victim.admin_password)) as admin:
         topics = list(await admin.list_topics())
         acls = [str(acl) for acl in await admin.describe_acls()]

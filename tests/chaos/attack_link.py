@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import struct
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, Self
 
 from ottla.security.scram import Scram
 from ottla.wire import Message, decoder, frames
-from ottla.wire.apis import response_class
+from ottla.wire.apis import APIS, response_class
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -145,6 +146,14 @@ class Link:
         if correlation_id != self._id:
             raise Broken(f"the answer to request {self._id} has the id {correlation_id}")
         return decoder(response_class(key), version)(answer, position)[0]
+
+    async def send_raw(self, key: int, version: int, body: bytes) -> None:
+        """Send these bytes behind a valid header. The node may answer or close the connection; silence is a finding."""
+        tags = b"\0" if APIS[key].is_flexible(version) else b""
+        frame = struct.pack(">hhih", key, version, 1, -1) + tags + body
+        with suppress(Closed):
+            await self.write(struct.pack(">i", len(frame)) + frame)
+            await self.frame()
 
     async def handshake(self, mechanism: str) -> SaslHandshakeResponse:
         answer = await self.ask(HANDSHAKE_KEY, HANDSHAKE_VERSION, SaslHandshakeRequest(mechanism=mechanism))

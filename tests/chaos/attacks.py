@@ -26,7 +26,6 @@ from ottla.records import Compression, Record, build, compress, crc32c
 from ottla.security.forwarded import principal_bytes
 from ottla.security.principal import USER, Principal
 from ottla.wire import frames
-from ottla.wire.apis import APIS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from tests.chaos.attack_link import ANSWER_S, CONTROLLER_STEP, INTERNAL_STEP, Broken, Closed, Link, Target
@@ -245,11 +244,7 @@ async def counts_before_login(target: Target) -> None:
             b"\1\1" + b"\xfe\1" * 200,
         ):
             async with await Link.open(target) as link:
-                tags = b"\0" if APIS[key].is_flexible(version) else b""
-                frame = struct.pack(">hhih", key, version, 1, -1) + tags + body
-                with suppress(Closed):
-                    await link.write(struct.pack(">i", len(frame)) + frame)
-                    await link.frame()
+                await link.send_raw(key, version, body)
 
 
 # --- Logins
@@ -344,7 +339,7 @@ async def wrong_passwords(target: Target) -> None:
         async with await Link.open(target) as link:
             await link.handshake("PLAIN")
             began = time.monotonic()
-            user = (ALICE, "admin", "nobody-of-this-name", f"user-{number}")[number % 4]
+            user = (ALICE, "admin", "unknown", f"user-{number}")[number % 4]
             try:
                 answer = await link.token(f"\0{user}\0guess-{number}".encode())
             except Closed:
@@ -362,7 +357,7 @@ async def scram_flood(target: Target) -> None:
     """First messages whose login never ends, and wrong proofs."""
 
     async def one(number: int) -> None:
-        user = (ALICE, "nobody-of-this-name")[number % 2]
+        user = (ALICE, "unknown")[number % 2]
         async with await Link.open(target) as link:
             with suppress(Closed):
                 await link.handshake("SCRAM-SHA-512")
@@ -724,11 +719,7 @@ async def counts_of_a_user(target: Target) -> None:
     for body in (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x08" + b"\1" * 500_000):
         for key, version in ((3, 12), (1, 12), (3, 1), (15, 5), (75, 0), (68, 0), (71, 0), (72, 0)):
             async with await Link.as_user(target, MALLORY) as link:
-                tags = b"\0" if APIS[key].is_flexible(version) else b""
-                frame = struct.pack(">hhih", key, version, 1, -1) + tags + body
-                with suppress(Closed):
-                    await link.write(struct.pack(">i", len(frame)) + frame)
-                    await link.frame()
+                await link.send_raw(key, version, body)
 
 
 @attack

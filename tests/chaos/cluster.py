@@ -115,7 +115,7 @@ class Cluster:
         return all(len(brokers) == len(self.nodes) for brokers in told)
 
     def _metadata(self, topic: str | None, at: Sequence[str] = ()) -> Any:
-        """What one of the nodes says, of those named (all, if none is)."""
+        """The metadata that one of the nodes `at` answers with (of all nodes, if `at` is empty)."""
         servers = ",".join(at) or self.bootstrap
         admin = confluent_admin.AdminClient({"bootstrap.servers": servers, "log_level": 0})
         return admin.list_topics(topic, timeout=PATIENCE_S)
@@ -124,7 +124,7 @@ class Cluster:
         return int(self._metadata(topic, at).topics[topic].partitions[partition].leader)
 
     def controller(self, *ids: int) -> int:
-        """Who leads the quorum, as most of these nodes (all, if none is named) say; -1 if nobody does."""
+        """The controller's id as most of the nodes `ids` report it (all nodes, if empty); -1 if there is none."""
         said = [leader for id in ids or self.nodes if (leader := self.nodes[id].quorum_leader()) >= 0]
         return max(said, key=said.count, default=-1)
 

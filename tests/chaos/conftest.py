@@ -57,7 +57,7 @@ def small_file_system(tmp_path: Path, size: str) -> Iterator[Path]:
 
 @pytest.fixture
 def start_cluster(tmp_path: Path) -> Iterator[NewCluster]:
-    from tests.chaos.cluster import Cluster  # needs librdkafka: whoever uses it is skipped without
+    from tests.chaos.cluster import Cluster  # needs librdkafka: without it, tests that use the fixture are skipped
 
     clusters: list[Cluster] = []
 

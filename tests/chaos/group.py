@@ -118,7 +118,7 @@ def committed(bootstrap: str, group: str, topic: str, partitions: int) -> dict[i
 
 
 def wait_for_shares(members: list[Member], partition_count: int, timeout_seconds: float = 200) -> None:
-    """Until every partition has exactly one owner and nobody has two more than another."""
+    """Wait until every partition has exactly one owner and no member owns two partitions more than another member."""
     end = time.monotonic() + timeout_seconds
     while True:
         owned = [member.owned for member in members]

@@ -1,4 +1,4 @@
-"""Three real nodes, replication factor 3, acks=all: whoever is killed or frozen, nothing acknowledged is lost."""
+"""Three real nodes, replication factor 3, acks=all: no kill and no freeze loses acknowledged records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three real nodes, each in a network namespace of its own: whoever is cut off, nothing acknowledged is lost."""
+"""Three real nodes, each in a network namespace of its own: no partition of the network loses acknowledged records."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_the_active_controller_is_cut_off_from_everybody(start_cluster: NewClust
 
 
 def test_links_that_come_and_go(start_cluster: NewCluster, network: Namespaces) -> None:
-    """Any direction of any pair, several at once: also those in which nobody can be elected for a while."""
+    """Cut any direction between any two nodes, several at once. At times no node can win an election."""
     cluster, writer = start(start_cluster, network, "flapping")
     rng = Random(23)
     pairs = [(source, target) for source in cluster.nodes for target in cluster.nodes if source != target]

@@ -1,5 +1,5 @@
-"""kill -9 of the broker under real transactional producers: nothing is lost, doubled, torn, or leaks out of an aborted
-transaction, whoever reads and whenever."""
+"""kill -9 of the broker under real transactional producers: no reader finds a record lost, doubled,
+torn from its transaction or leaked out of an aborted one."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def feed(producer: Any, rng: Random, lines: int) -> Counter[str]:
 @pytest.mark.skipif(kafka_anchor() is None, reason="Kafka Streams: no anchor script or no java")
 @pytest.mark.timeout(900 + 90 * ROUNDS)
 @pytest.mark.parametrize("protocol", PROGRAMS)
-def test_words_are_counted_exactly_once_whoever_is_killed(
+def test_words_are_counted_exactly_once_while_processes_are_killed(
     start_server: NewServer, tmp_path: Path, protocol: str
 ) -> None:
     rng = Random(21)

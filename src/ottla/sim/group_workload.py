@@ -1,8 +1,8 @@
 """Groups on a whole node: members of both protocols come and go, read, commit, crash and freeze.
 
 Each member is a program of its own with its own connection. The workload knows from `GroupHistory` what they were
-promised; here it decides which members run, and at the end that every group settles: each partition has one owner, who
-has read and committed all of it, and the coordinator tells the same of it before and after a restart.
+promised; here it decides which members run, and at the end that every group settles: each partition has one owner,
+which has read and committed all of it, and the coordinator describes it alike before and after a restart.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.sim.checkers import check
 from ottla.sim.classic_member import AGES, ClassicMember
@@ -62,6 +62,7 @@ NOT_THERE = (
     ErrorCode.UNSTABLE_OFFSET_COMMIT,
 )
 DYNAMIC, STATIC = 0.75, 0.25
+AnyMember = TypeVar("AnyMember", bound=Member)
 
 
 class Program:
@@ -228,9 +229,27 @@ class Groups:
     def new_member(
         self, group_id: str, topics: list[str], *, is_classic: bool, instance_id: str | None = None
     ) -> ClassicMember | ConsumerMember:
-        kind = ClassicMember if is_classic else ConsumerMember
-        name = f"{'classic' if is_classic else 'consumer'}-{next(self._names)}"
-        member = kind(
+        if is_classic:
+            classic = self._new(ClassicMember, "classic", group_id, topics, instance_id)
+            classic.speak(self.rng.choice(AGES if instance_id is None else AGES[1:]))
+            return classic
+        member = self._new(ConsumerMember, "consumer", group_id, topics, instance_id)
+        member.commit_version = member.fetch_version = self.rng.choice((9, 10))
+        member.assignor = self.rng.choice((None, "uniform", "range"))
+        return member
+
+    def new_streams(self, group_id: str, topology: list[str]) -> StreamsMember:
+        member = self._new(StreamsMember, "streams", group_id, topology)
+        member.begin(member.rng, topology, is_stateful=group_id in self._stateful)
+        member.commit_version = member.fetch_version = self.rng.choice((9, 10))
+        return member
+
+    def _new(
+        self, kind: type[AnyMember], prefix: str, group_id: str, topics: list[str], instance_id: str | None = None
+    ) -> AnyMember:
+        """A member with the next number and a random source of its own."""
+        name = f"{prefix}-{next(self._names)}"
+        return kind(
             self.history,
             self.topics,
             random.Random(f"{self._sim.seed} {name}"),
@@ -241,28 +260,6 @@ class Groups:
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
             instance_id=instance_id,
         )
-        if isinstance(member, ClassicMember):
-            member.speak(self.rng.choice(AGES if instance_id is None else AGES[1:]))
-        else:
-            member.commit_version = member.fetch_version = self.rng.choice((9, 10))
-            member.assignor = self.rng.choice((None, "uniform", "range"))
-        return member
-
-    def new_streams(self, group_id: str, topology: list[str]) -> StreamsMember:
-        name = f"streams-{next(self._names)}"
-        member = StreamsMember(
-            self.history,
-            self.topics,
-            random.Random(f"{self._sim.seed} {name}"),
-            name,
-            group_id,
-            topology,
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
-        )
-        member.begin(member.rng, topology, is_stateful=group_id in self._stateful)
-        member.commit_version = member.fetch_version = self.rng.choice((9, 10))
-        return member
 
     def start(self, member: Member) -> Program:
         self._sim.loop.trace.note("groups", f"{member.name} of {member.group_id} comes")
