@@ -3,7 +3,7 @@
 `first`: from `subscribe` to the first record of every member. `move`: from a member's end, by SIGKILL or by a clean
 close, to the first record that another member reads of each of its partitions. `victim` is the member that ends.
 Run as a program (`python -m bench.subscribers`); it prints one JSON object. The topic has records in every partition
-and nothing is ever committed, so whoever gets a partition reads its first record at once.
+and nothing is ever committed, so a member that gets a partition reads its first record at once.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def test_what_is_ordered_is_shipped(kafka: Broker, warehouse: Warehouse) -> None
     assert warehouse.shipped == {"apple": 4, "pear": 1}
 
 
-def test_nobody_orders_nothing(kafka: Broker) -> None:
+def test_an_order_of_zero_is_refused(kafka: Broker) -> None:
     with pytest.raises(ValueError, match="an order of 0 is not possible"):
         Shop(kafka.bootstrap_servers).order("alice", "apple", 0)
 
@@ -47,7 +47,7 @@ def test_no_order_is_lost_and_none_is_shipped_twice_when_the_broker_is_killed(
     assert warehouse.shipped == {"apple": 2}
 
 
-def test_the_customer_is_told_when_nobody_reaches_the_broker(kafka: Broker) -> None:
+def test_an_order_fails_if_the_broker_is_unreachable(kafka: Broker) -> None:
     shop = Shop(kafka.bootstrap_servers, patience_ms=3_000)
     shop.order("alice", "apple", 1)
     kafka.cut()

@@ -334,7 +334,7 @@ def test_records_are_deleted_only_when_told_twice(ottla: Ottla, topic: str) -> N
     assert ottla("topics", "offsets", topic, "--at", "now").lines[1].split() == [topic, "0", "2", "3", "1", "3"]
 
 
-def test_the_doctor_finds_a_group_nobody_reads_for(ottla: Ottla, topic: str, tmp_path: Path) -> None:
+def test_the_doctor_finds_a_group_without_members(ottla: Ottla, topic: str, tmp_path: Path) -> None:
     patient = tmp_path / "client.properties"
     patient.write_text("default.api.timeout.ms=60000\n")  # a machine that is busy is not ill
     ottla("topics", "create", topic, "-p", "1")

@@ -43,7 +43,7 @@ def only(findings: list[Finding]) -> Finding:
         ("10.0.0.5:9092", "10.0.0.5", "nothing listens there", "nothing listens there"),
     ],
 )
-def test_listeners_nobody_can_reach_are_told(asked: str, host: str, reason: str | None, expected: str) -> None:
+def test_unreachable_listeners_are_reported(asked: str, host: str, reason: str | None, expected: str) -> None:
     found = only(judge_listeners([asked], [Broker(1, host, 9092)], {} if reason is None else {1: reason}))
     assert expected in found.what
     assert "advertised.listeners" in found.todo

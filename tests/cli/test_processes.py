@@ -213,7 +213,7 @@ def test_a_command_that_asks_something_imports_only_what_it_needs(cluster: Serve
 
 @pytest.fixture
 def misled(tmp_path: Path) -> Iterator[str]:
-    """The address of a node that sends its clients to where nobody is."""
+    """The address of a node whose advertised listener is unreachable."""
     port = free_port()
     settings = [f"listeners=PLAINTEXT://127.0.0.1:{port}", f"advertised.listeners=PLAINTEXT://{ADVERTISED}:{port}"]
     overrides = [word for setting in settings for word in ("--override", setting)]
@@ -226,7 +226,7 @@ def misled(tmp_path: Path) -> Iterator[str]:
         node.terminate()
 
 
-def test_a_listener_nobody_can_reach_is_told_at_once(misled: str) -> None:
+def test_an_unreachable_listener_is_reported_at_once(misled: str) -> None:
     said = {
         name: subprocess.run(
             [sys.executable, "-m", "ottla", *name.split(), "--broker", misled],

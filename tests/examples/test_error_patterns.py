@@ -108,7 +108,7 @@ def test_the_order_of_a_key_is_kept_while_a_record_waits_for_its_retry(
     assert list(dict.fromkeys(one for one in stage.handled() if "alice" in one)) == ["failed flaky5:alice:1", *of_alice]
     assert stage.read(f"{stage.topic}.retry", 3, isolation_level="read_committed") == of_alice
 
-    # Nobody waits any more: alice's records are handled directly again.
+    # No key waits any more: alice's records are handled directly again.
     notes = stage.read(f"{stage.topic}.waiting", 6, isolation_level="read_committed")
     assert sorted(notes) == ["", "", "", "waits", "waits", "waits"]
     stage.write(["alice:4"], key="alice")

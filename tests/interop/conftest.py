@@ -1,4 +1,4 @@
-"""Black-box tests: programs nobody here wrote, against a real server process.
+"""Black-box tests: programs of other projects, against a real server process.
 
 OTTLA_TEST_KAFKA=1 runs the same tests on Apache Kafka 4.3.1, which proves that a failing test means a wrong Ottla and
 not a wrong test. A tool that is absent skips its tests by name. Tests marked `long` (they download and build clients in

@@ -33,8 +33,8 @@ class Ports:
     """Ports of 127.0.0.1 that are this process's own for as long as it runs.
 
     They are below those that the system gives to clients: one of these could be a client's by the time a server listens
-    there, or while the server is down. A block of them belongs to whoever has bound its first port, so that tests that
-    run at the same time never hand out the same one."""
+    there, or while the server is down. A block of them belongs to the process that has bound its first port, so
+    that tests that run at the same time never hand out the same one."""
 
     FIRST, END, BLOCK = 20_000, 32_000, 100
 

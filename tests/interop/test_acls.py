@@ -220,7 +220,7 @@ def test_a_permission_takes_effect_on_open_connections_and_so_does_its_end(
         eventually(lambda: refusal(alice.describe_acls) is None)
         assert sorted(alice.describe_acls()) == sorted([describe, elsewhere])
         denied = refusal(lambda: alice.create_acls([here]))
-        assert denied is ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "the host is another"
+        assert denied is ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "the ACL names another host"
         admin.create_acls([here])
         eventually(lambda: refusal(lambda: alice.create_acls([describe])) is None)
         admin.delete_acls([AclFilter(principal="User:alice")])

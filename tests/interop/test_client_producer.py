@@ -275,7 +275,7 @@ def test_serializers_make_bytes(broker: Server, topic: str) -> None:
     assert values(broker, topic) == [b"{'a': 1}", b"b'b'"]
 
 
-def test_nobody_there_is_said_within_max_block_ms(tmp_path: Path) -> None:
+def test_an_unreachable_broker_is_reported_within_max_block_ms(tmp_path: Path) -> None:
     async def work() -> None:
         async with Producer(bootstrap_servers=f"127.0.0.1:{free_port()}", max_block_ms=500) as producer:
             began = time.monotonic()

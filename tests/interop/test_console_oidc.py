@@ -131,7 +131,7 @@ def test_tokens_are_renewed_until_the_issuer_refuses(url: str, issuer: Issuer) -
     assert browser.refused("GET", "topics") == (401, "LOGIN_REQUIRED")
 
 
-def test_what_the_brokers_refuse_logs_nobody_in(url: str, issuer: Issuer) -> None:
+def test_a_token_that_the_brokers_refuse_opens_no_session(url: str, issuer: Issuer) -> None:
     issuer.key = SigningKey("one")
     browser = Browser(url)
     status, found = browser.ask("POST", "/api/login", begun(browser))

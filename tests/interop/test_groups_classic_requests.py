@@ -31,7 +31,7 @@ def test_answers_are_kafkas(group_broker: Server, each: Scene) -> None:
 
 
 def joined(script: Script, group: str, version: int = 9, **fields: Any) -> dict[str, Any]:
-    """Join a group in which nobody else is asked to join again."""
+    """Join a group without making another member rejoin."""
     wish = {"protocols": RANGE, **fields}
     answer = script.ask("join_group", version, group_id=group, **wish)
     if answer["error_code"] == "member_id_required":
@@ -297,7 +297,7 @@ def a_group_takes_no_more_members_than_its_maximum(script: Script) -> None:
     script.note(f"{len(leader['members'])} members in generation {leader['generation_id']}")
     for answer in pending:
         answer()
-    script.note("nobody may join any more")
+    script.note("no member may join any more")
     joined(script, group, 3)
     joined(script, group, 9)
 

@@ -24,7 +24,7 @@ confluent_admin = pytest.importorskip("confluent_kafka.admin", reason="librdkafk
 TopicPartition = confluent_kafka.TopicPartition
 KafkaError = confluent_kafka.KafkaError
 QUICK = {"session.timeout.ms": 45_000, "heartbeat.interval.ms": 200}
-"""Rebalances are noticed soon, and nobody is taken for dead on a machine that has much else to do."""
+"""Short enough that rebalances are noticed soon, long enough that no member loses its session on a busy machine."""
 KINDS: dict[str, dict[str, Any]] = {
     "range": {"partition.assignment.strategy": "range", **QUICK},
     "roundrobin": {"partition.assignment.strategy": "roundrobin", **QUICK},

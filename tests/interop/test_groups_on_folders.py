@@ -53,7 +53,7 @@ class Groups:
         self._offsets: dict[str, dict[int, int]] = {}
 
     def go_on(self, server: Server) -> None:
-        """Every group reads on exactly where it stopped, whoever served it then."""
+        """Every group continues exactly at its committed offsets, whether Ottla or Kafka stored them."""
         admin, clients = _admin(server), Clients(server.bootstrap)
         if not self._round:
             create(admin, "shared", partitions=3)

@@ -28,7 +28,7 @@ AT_ONCE_S = 15 if os.environ.get("OTTLA_INTEROP_ALL") == "1" else 100
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server of its own: nobody else's test should share what happens here."""
+    """A server of its own, so that the hostile bytes of these tests disturb no other test."""
     started = new_server(tmp_path_factory.mktemp("hostile") / "data", ["num.partitions=1"])
     started.start()
     yield started
@@ -190,7 +190,7 @@ def test_a_thousand_requests_at_once_are_answered_in_order(server: Server) -> No
             assert struct.unpack_from(">i", read_exactly(connection, size))[0] == number
 
 
-def test_half_frames_left_hanging_disturb_nobody(server: Server) -> None:
+def test_unfinished_frames_do_not_disturb_other_connections(server: Server) -> None:
     with contextlib.ExitStack() as stack:
         for number in range(500):
             connection = stack.enter_context(server.connect())
@@ -233,7 +233,7 @@ def fetch_frame(topic: str, correlation_id: int) -> bytes:
     return head + struct.pack(f">ih{len(name)}siiqi", 1, len(name), name, 1, 0, 0, 50 * MIB)
 
 
-def test_slow_readers_cost_little_memory_and_delay_nobody(server: Server) -> None:
+def test_slow_readers_cost_little_memory_and_delay_no_other_client(server: Server) -> None:
     """Twenty clients each ask for 20 MB fifty times and read nothing."""
     topic = big_topic(server)
     before = server.rss_bytes()

@@ -58,7 +58,7 @@ def a_producer_goes_on_with_its_own_epoch(script: Script) -> None:
         script.init_once(name, version, producer_id=first.id, producer_epoch=-1)
         script.init_once(name, version, producer_id=-1, producer_epoch=3)
         script.init_once(name, version, producer_id=-2, producer_epoch=-2)
-        script.note("a transactional id that nobody knows")
+        script.note("an unknown transactional id")
         script.init_once(script.called(f"unknown{version}"), version, producer_id=first.id, producer_epoch=2)
         script.describe(name, script.called(f"unknown{version}"))
 
@@ -272,7 +272,7 @@ def transactions_without_partitions_end(script: Script) -> None:
 
 @scene
 def new_clients_abort_what_is_complete(script: Script) -> None:
-    """A producer that does not know what became of its transaction aborts; that is another epoch every time."""
+    """A producer that does not know the outcome of its transaction aborts; each abort gives it a new epoch."""
     script.topic()
     name = script.called("tx")
     producer = script.init(name)

@@ -71,7 +71,7 @@ class Producer(NamedTuple):
 
     @property
     def stranger(self) -> Producer:
-        """The same transactional id with a producer id that nobody has."""
+        """The same transactional id with an unknown producer id."""
         return self._replace(id=self.id + 1_000_000)
 
 
@@ -330,8 +330,8 @@ def _who(producer: Producer) -> dict[str, Any]:
 
 
 def _init(transactional_id: str | None, version: int, timeout: int, more: dict[str, Any]) -> dict[str, Any]:
-    nobody = {"producer_id": -1, "producer_epoch": -1} if version >= 3 else {}
-    return {"transactional_id": transactional_id, "transaction_timeout": timeout, **nobody, **more}
+    no_producer = {"producer_id": -1, "producer_epoch": -1} if version >= 3 else {}
+    return {"transactional_id": transactional_id, "transaction_timeout": timeout, **no_producer, **more}
 
 
 class _Reader:

@@ -102,7 +102,7 @@ def test_without_a_majority_of_controllers_leaders_go_on_serving(sim: Cluster) -
     for _ in range(5):
         sim.produce("topic", 3)
         sim.sleep(5)
-    assert sim.loop.time() - before < 27, "seconds: nobody waits for a controller"
+    assert sim.loop.time() - before < 27, "seconds: no request waits for a controller"
     assert sim.leader("topic") == leader
     sim.run(sim.verified("topic"))
 
@@ -418,7 +418,7 @@ def test_a_leader_whose_disk_is_full_makes_way_and_comes_back(sim: Cluster) -> N
 
 
 @pytest.mark.parametrize("sim", [Shape()], indirect=True)
-def test_a_follower_whose_disk_is_full_holds_nobody_up(sim: Cluster) -> None:
+def test_a_follower_whose_disk_is_full_does_not_hold_up_producers(sim: Cluster) -> None:
     device = sim.host(sim.followers("topic")[0]).device
     device.capacity_bytes = device.used_bytes
     before = sim.loop.time()

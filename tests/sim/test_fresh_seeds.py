@@ -1,4 +1,4 @@
-"""Worlds that nobody has seen before: other ones for every version of the code, the same for all who test it.
+"""New worlds for each version of the code: each commit has its own seeds, and every run of that commit the same ones.
 
 The seeds come from the tree that git has for this version (a fixed number where there is no git). A failure prints the
 command that replays it. These are a sample that each change is tested with; the search for rare faults is `make sim`.

@@ -62,12 +62,12 @@ def test_one_generation_gives_a_partition_to_one_member_even_if_its_lease_is_ove
         history.take(Someone("b", 2_000), ("topic", 1), 1, 500, is_classic=True)
 
 
-def test_a_group_that_nobody_was_left_in_may_count_from_the_start_again(history: GroupHistory) -> None:
+def test_a_group_that_lost_all_members_may_count_from_the_start_again(history: GroupHistory) -> None:
     take(history, Someone("a", 100), 0, is_classic=True)
     take(history, Someone("b", 2_000), 500, is_classic=True)
 
 
-def test_an_acknowledged_commit_that_is_gone_and_one_that_nobody_sent_are_found_out(history: GroupHistory) -> None:
+def test_a_lost_commit_and_an_invented_one_are_found(history: GroupHistory) -> None:
     claim = take(history, Someone("a"), 0)
     history.commit_answered(claim, 5, history.commit_sent(claim, 5))
     history.see_offset("group", P, 5, 5)

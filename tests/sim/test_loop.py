@@ -119,7 +119,7 @@ def test_task_groups_cancel_their_tasks_in_the_order_of_creation() -> None:
     loop.finish()
 
 
-def test_ending_a_process_stops_its_tasks_timers_and_jobs_and_nobody_elses() -> None:
+def test_ending_a_process_stops_only_its_own_tasks_timers_and_jobs() -> None:
     loop = Loop(1)
     seen: list[str] = []
 

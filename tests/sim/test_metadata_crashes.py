@@ -31,8 +31,8 @@ PROPERTIES = {
 }
 
 
-def _nobody(*_: object, **__: object) -> None:
-    raise AssertionError("a quorum of one asks nobody")
+def _no_requests(*_: object, **__: object) -> None:
+    raise AssertionError("a quorum of one sends no requests")
 
 
 class Metadata:
@@ -54,7 +54,7 @@ class Metadata:
         config = BrokerConfig.parse(PROPERTIES)
         self.log = MetadataLog(machine.disk, config, clock=machine.clock, rng=machine.rng)
         self.image = self.log.load()
-        self.quorum = Quorum(self.log, config, send=_nobody, rng=machine.rng)
+        self.quorum = Quorum(self.log, config, send=_no_requests, rng=machine.rng)
         self.quorum.on_commit = self._commit
         self.quorum.start()
         await self.quorum.caught_up()

@@ -106,7 +106,7 @@ def test_nothing_to_read_and_no_room_to_write_would_block() -> None:
     world.loop.finish()
 
 
-def test_connecting_where_nobody_listens_is_refused() -> None:
+def test_connecting_to_a_port_without_a_listener_is_refused() -> None:
     world = World()
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""Three nodes in a simulated world: what clients may rely on whoever dies, and who leads."""
+"""Three nodes in a simulated world: what clients may rely on when nodes die and leaders change."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_leader_loses_power(sim: Cluster) -> None:
 
 
 def test_a_deposed_leader_truncates_what_only_it_had(sim: Cluster) -> None:
-    """KIP-101: it comes back with records nobody else has."""
+    """KIP-101: it comes back with records that no other replica has."""
     old = sim.leader("topic")
     sim.cut_off(old)
     assert sim.produce("topic", 5, acks=1, via=old) == 10

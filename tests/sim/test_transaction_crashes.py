@@ -1,4 +1,4 @@
-"""A node that stops at any write of a transaction: it is there as a whole or not at all, and stands in nobody's way.
+"""A node crashes at any write of a transaction: it is there as a whole or not at all, and blocks no reader.
 
 The writes are those of the coordinator and of the partitions in turn, so this covers a crash between the decision and
 its markers, between the markers of two partitions, and between the last marker and the record that completes it.
@@ -54,7 +54,7 @@ class Work:
         self.scene.history.abandon(self.attempt)
 
     def check(self, *, has_successor: bool) -> None:
-        """Either another instance takes over, or nobody does and the timeout ends what is left."""
+        """Either another instance takes over, or the transaction's timeout aborts what is left."""
         scene = self.scene
         successor = scene.new_producer(self.versions, name="successor")
         if has_successor:

@@ -401,7 +401,7 @@ def test_a_transaction_whose_client_died_ends_at_its_timeout(scene: Scene, versi
 
 
 def test_a_full_disk_holds_a_decided_transaction_up_and_no_longer(scene: Scene) -> None:
-    """Found by a seed: the markers fitted, the record that completes the transaction did not, and nobody came back."""
+    """Found by a seed: the markers fitted, the record that completes the transaction did not, and no retry followed."""
     producer = scene.producer(VERSION_2)
     scene.transaction(producer, A, B)
     device = scene.host.device

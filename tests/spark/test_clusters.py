@@ -168,7 +168,7 @@ def test_spark_connect(topics: Topics, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(official_jars() is None, reason="Spark's Kafka connector cannot be had")
 def test_sparks_own_connector_in_real_time_mode(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
-    """Milliseconds from topic to topic: a Python source cannot do that; whoever needs it takes this connector."""
+    """Milliseconds from topic to topic: a Python source cannot do that; this connector can."""
     incoming, outgoing = topics.new(1), topics.new(1)
     reader = spark.readStream.format("kafka").options(**topics.options).option("subscribe", incoming)
     rows = reader.option("startingOffsets", "earliest").load().select("key", "value")

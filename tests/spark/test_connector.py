@@ -212,7 +212,7 @@ def test_gaps_in_the_offsets_are_no_loss(stream: Stream, read: Read, topics: Top
     assert topics.values(outgoing) == ["kept"]
 
 
-def test_a_topic_that_was_created_again_is_another_topic(stream: Stream, topics: Topics) -> None:
+def test_a_topic_that_was_deleted_and_created_again_ends_the_query(stream: Stream, topics: Topics) -> None:
     incoming, outgoing = topics.new(1), topics.new(1)
     topics.fill(incoming, 0, 5)
     stream.run(incoming, outgoing)

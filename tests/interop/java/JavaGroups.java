@@ -800,7 +800,7 @@ public class JavaGroups {
         }
     }
 
-    static void checkAFullGroupTakesNobody() throws Exception {
+    static void checkAFullGroupRefusesNewMembers() throws Exception {
         String topic = topic(6);
         for (String protocol : List.of("classic", "consumer")) {
             try (Crew crew = new Crew(name("full"))) {

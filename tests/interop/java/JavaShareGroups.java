@@ -867,7 +867,7 @@ public class JavaShareGroups {
         same(2000, seen.total.get());
     }
 
-    static void checkAFullGroupTakesNobody() throws Exception {
+    static void checkAFullGroupRefusesNewMembers() throws Exception {
         String topic = topic(1);
         String group = group();
         List<Member> members = new ArrayList<>();

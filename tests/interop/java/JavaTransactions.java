@@ -193,7 +193,7 @@ public class JavaTransactions {
         same(60, read(topic, 3, "read_uncommitted").size());
     }
 
-    static void checkNobodySeesAnOpenTransaction() throws Exception {
+    static void checkReadCommittedDoesNotSeeAnOpenTransaction() throws Exception {
         String topic = topic(1);
         try (KafkaProducer<String, String> producer = producer(name("tx"))) {
             producer.beginTransaction();

@@ -182,7 +182,7 @@ def test_a_session_that_is_over_waits_for_nothing(
     assert waiters(world) == 0
 
 
-def test_a_session_that_nobody_uses_costs_one_look(world: World, consumer: Consumer) -> None:
+def test_an_unused_session_costs_one_look(world: World, consumer: Consumer) -> None:
     world.produce((1, batch(b"a")))
     assert not world.partitions.by_name["t"][1].delayed_fetches
 

@@ -329,7 +329,7 @@ def test_a_first_decision_that_cannot_be_written_has_not_happened(
             assert world.run(Counting.add, "x") == "error: NOT_COORDINATOR"
             assert world.run(Counting.refusing, "x") == "refused: NOT_COORDINATOR"
         assert world.run(Counting.add, "x") == 1
-        assert not waiter.done(), "nobody else is disturbed"
+        assert not waiter.done(), "other waiters are not disturbed"
 
     asyncio.run(scenario())
 
@@ -374,7 +374,7 @@ def test_those_whom_a_failed_decision_would_have_answered_are_sent_away(
     asyncio.run(scenario())
 
 
-def test_a_waiter_whose_connection_closed_harms_nobody(tmp_path: Path) -> None:
+def test_a_waiter_whose_connection_closed_does_not_disturb_other_waiters(tmp_path: Path) -> None:
     async def scenario() -> None:
         world = started(tmp_path)
         gone, there = world.loop.create_future(), world.loop.create_future()
@@ -431,7 +431,7 @@ def _with_an_uncommitted_record(path: Path) -> tuple[World, Leader]:
     return second, leader
 
 
-def test_nobody_is_answered_from_records_that_are_not_committed(tmp_path: Path) -> None:
+def test_no_request_is_answered_from_records_that_are_not_committed(tmp_path: Path) -> None:
     async def scenario() -> None:
         world, leader = _with_an_uncommitted_record(tmp_path)
         await until(lambda: world.counts.load_count == 1)

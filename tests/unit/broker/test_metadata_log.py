@@ -33,7 +33,7 @@ LOG = "00000000000000000000.log"
 
 
 def alone(*_: Any, **__: Any) -> None:
-    raise AssertionError("a quorum of one asks nobody")
+    raise AssertionError("a quorum of one sends no requests")
 
 
 class Started:
@@ -270,7 +270,7 @@ def test_appends_keep_their_order_and_share_a_sync(tmp_path: Path) -> None:
     run(session())
 
 
-def test_nobody_is_told_before_the_sync_that_covers_it(tmp_path: Path) -> None:
+def test_records_are_acknowledged_only_after_the_sync_that_covers_them(tmp_path: Path) -> None:
     disk = CountingDisk()
 
     async def session() -> None:

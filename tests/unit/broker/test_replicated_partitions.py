@@ -241,7 +241,7 @@ def test_too_few_in_sync_replicas_refuse_acks_all_only(tmp_path: Path) -> None:
     assert world.led.log.high_watermark == 0, "nothing is committed meanwhile"
 
 
-def test_whoever_waits_is_sent_away_when_another_leads(world: World) -> None:
+def test_waiting_requests_are_refused_when_the_leader_changes(world: World) -> None:
     async def scene(world: World) -> None:
         answer = world.produce()
         reading = world.fetch(0, max_wait_ms=10_000)

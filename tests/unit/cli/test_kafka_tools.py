@@ -24,7 +24,7 @@ from ottla.client.core.share_fetching import ShareRecord
 from ottla.client.metadata import TopicPartition
 
 
-def test_settings_that_nobody_knows_are_passed_over_and_those_that_would_be_missed_are_not() -> None:
+def test_unknown_settings_are_ignored_and_known_unsupported_ones_are_kept() -> None:
     given = {"client.id": "me", "my.own": "1", "ssl.cipher.suites": "TLS_AES_128_GCM_SHA256"}
     assert list(known_settings(AdminConfig, given)) == ["client.id", "ssl.cipher.suites"]
 

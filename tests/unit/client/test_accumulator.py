@@ -186,7 +186,7 @@ def test_a_batch_that_may_have_been_written_keeps_its_numbers_even_behind_a_gap(
     first, second = send(accumulator, sequences, queue), send(accumulator, sequences, queue)
     sequences.gave_up(first)
     accumulator.finish(first)
-    accumulator.put_back(second, 0)  # the connection ended: nobody knows
+    accumulator.put_back(second, 0)  # the connection ended: it may have been written
     assert send(accumulator, sequences, queue) is second
     assert (second.producer_epoch, second.base_sequence) == (0, 1)
 

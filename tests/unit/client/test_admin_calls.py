@@ -13,7 +13,7 @@ from ottla.client.errors import ErrorCode, KafkaError, RequestTimedOut
 
 
 class Calls(AdminCalls):
-    """Asks nobody: broker 2 is silent for ever, broker 3 refuses."""
+    """Sends nothing: broker 2 never answers, broker 3 refuses."""
 
     def __init__(self) -> None:
         self.config = AdminConfig.parse(

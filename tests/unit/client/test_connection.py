@@ -207,7 +207,7 @@ def test_an_answer_that_does_not_come_in_time_ends_the_connection() -> None:
     run(work)
 
 
-def test_an_answer_nobody_waits_for_any_more_is_dropped_in_its_turn() -> None:
+def test_an_answer_to_a_cancelled_request_is_dropped_in_its_turn() -> None:
     async def work() -> None:
         connection, pipe = connected()
         given_up, other = (connection.request(MetadataRequest(topics=[])) for _ in range(2))
@@ -249,7 +249,7 @@ def test_a_size_alone_makes_no_buffer_of_that_size() -> None:
     run(work)
 
 
-def test_a_buffer_is_used_again_when_nobody_has_a_view_of_it() -> None:
+def test_a_buffer_is_used_again_when_no_view_of_it_is_left() -> None:
     async def work() -> None:
         connection, pipe = connected()
         frames = []

@@ -1,7 +1,7 @@
-"""Both kinds of membership against the real coordinator: chance decides who comes, goes, hears nothing or is slow.
+"""Both kinds of membership against the real coordinator: random members join, leave, lose answers and are slow.
 
-Requests and answers take a drawn time, some get lost, the application polls when it likes. As long as nobody's session
-runs out, no partition ever has two owners; and when chance rests, every partition has exactly one.
+Requests and answers take a drawn time, some get lost, the application polls when it likes. While no session expires,
+no partition ever has two owners; and when the random faults stop, every partition has exactly one.
 """
 
 from __future__ import annotations

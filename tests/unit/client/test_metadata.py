@@ -91,7 +91,7 @@ def test_an_answer_with_a_gap_among_the_partitions_is_not_believed() -> None:
 def test_a_new_leader_that_a_response_names_is_taken_if_it_is_newer() -> None:
     metadata = Metadata().updated(response(partition(0, leader=1, epoch=3)), ["t"])
     assert metadata.with_leader("t", 0, 2, 3) is metadata
-    assert metadata.with_leader("t", 0, 9, 4) is metadata  # nobody knows broker 9
+    assert metadata.with_leader("t", 0, 9, 4) is metadata  # broker 9 is unknown
     found = metadata.with_leader("t", 0, 2, 4).partition("t", 0)
     assert found is not None
     assert (found.leader_id, found.leader_epoch) == (2, 4)

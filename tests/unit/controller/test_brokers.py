@@ -110,7 +110,7 @@ def test_an_unclean_restart_ends_eligibility() -> None:
     assert (partition(cluster).isr, partition(cluster).elr) == ((1,), ())
 
 
-def test_who_led_last_is_remembered_though_the_isr_had_nobody_who_could_lead() -> None:
+def test_the_last_known_leader_is_kept_if_no_isr_member_could_lead() -> None:
     cluster = Cluster(1, 2, min_insync_replicas="2")
     cluster.create("t", [1, 2])
     # What broker 2 has is in a log directory that failed after it had been proposed: in the ISR, but it cannot lead.

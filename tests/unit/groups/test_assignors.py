@@ -47,7 +47,7 @@ def test_the_settings_may_name_assignors_as_java_classes() -> None:
 
 
 @pytest.mark.parametrize("name", ["uniform", "range"])
-def test_nobody_and_nothing_are_assigned_nothing(name: str) -> None:
+def test_without_members_or_subscriptions_nothing_is_assigned(name: str) -> None:
     assign = ASSIGNORS[name]
     assert assign(GroupSpec({}, {}, True)) == {}
     assert all(not assignment for assignment in assign(group({"a": (), "b": ()}, {})).values())
@@ -100,7 +100,7 @@ def test_uniform_gives_the_partitions_of_a_lost_member_to_the_others_and_moves_n
     assert all(now[partition] == owner for partition, owner in was.items() if owner != "b")
 
 
-def test_uniform_drops_topics_that_nobody_is_subscribed_to_any_more() -> None:
+def test_uniform_drops_topics_without_a_subscription() -> None:
     assignments = ASSIGNORS["uniform"](group({"a": (A,), "b": (A,)}, {A: 2}, {"a": {A: (0,), B: (0, 1)}}))
     assert assignments == {"a": {A: (0,)}, "b": {A: (1,)}}
 
@@ -125,7 +125,7 @@ def test_uniform_takes_from_the_rich_when_a_subscriber_of_one_topic_comes() -> N
     assert len(owners(assignments)) == 6
 
 
-def test_a_partition_that_a_topic_no_longer_has_is_nobodys() -> None:
+def test_a_partition_that_a_topic_no_longer_has_is_not_assigned() -> None:
     assignments = ASSIGNORS["uniform"](group({"a": (A,), "b": (A, B)}, {A: 2, B: 1}, {"a": {A: (0, 7)}}))
     assert len(owners(assignments)) == 3
 

@@ -38,7 +38,7 @@ def commit(
 
 
 def simple() -> ClassicGroup:
-    """A group that nobody has ever joined."""
+    """A group without members ever: its consumers assign partitions themselves."""
     classic = Classic()
     classic.groups.create_group("group")
     return classic.group
@@ -47,19 +47,19 @@ def simple() -> ClassicGroup:
 # --- commits
 
 
-def test_whoever_assigns_itself_may_commit_to_an_empty_group() -> None:
+def test_a_consumer_with_manual_assignment_may_commit_to_an_empty_group() -> None:
     assert commit(simple()) is ErrorCode.NONE
     assert commit(simple(), "somebody") is ErrorCode.NONE
     assert commit(simple(), instance="static") is ErrorCode.NONE
     assert commit(simple(), is_transactional=True) is ErrorCode.NONE
 
 
-def test_a_generation_in_an_empty_group_is_from_nobody() -> None:
+def test_a_commit_with_a_generation_to_an_empty_group_is_from_an_unknown_member() -> None:
     assert commit(simple(), "somebody", 0) is ErrorCode.UNKNOWN_MEMBER_ID
     assert commit(simple(), "", 0) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_nobody_commits_to_a_group_with_members_from_outside() -> None:
+def test_a_group_with_members_refuses_commits_of_others() -> None:
     classic = Classic()
     classic.stable()
     assert commit(classic.group) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -148,7 +148,7 @@ def test_offsets_of_members_that_are_no_consumers_may_not_be_deleted() -> None:
     assert refusal.value.code is ErrorCode.NON_EMPTY_GROUP
 
 
-def test_offsets_of_consumers_may_be_deleted_where_nobody_reads() -> None:
+def test_offsets_of_topics_without_a_subscription_may_be_deleted() -> None:
     classic = Classic()
     classic.stable(protocols=(("range", subscription("read")),))
     classic.group.check_offset_delete()
@@ -207,7 +207,7 @@ def test_a_subscription_counts_from_the_generation_on_for_which_it_was_sent() ->
     assert not classic.group.is_subscribed_to("a")
 
 
-def test_nobody_reads_in_an_empty_group() -> None:
+def test_an_empty_group_has_no_subscriptions() -> None:
     classic = Classic()
     (leader,) = classic.stable(protocols=(("range", subscription("a")),))
     classic.leave((leader, None))
@@ -227,7 +227,7 @@ def test_subscriptions_are_known_after_a_restart() -> None:
 # --- expiry
 
 
-def test_offsets_of_a_group_that_nobody_joined_expire_from_their_commit_on() -> None:
+def test_offsets_of_a_group_without_members_ever_expire_from_their_commit_on() -> None:
     assert simple().expiry_base(5) == 5
 
 
@@ -298,6 +298,6 @@ def test_a_group_that_rebalances_is_described_without_the_protocol() -> None:
     assert classic.group.describe().group_state == "CompletingRebalance"
 
 
-def test_a_group_that_nobody_joined_is_described_as_empty() -> None:
+def test_a_group_without_members_ever_is_described_as_empty() -> None:
     assert simple().describe() == DescribedGroup(group_id="group", group_state="Empty")
     assert simple().type == "classic"

@@ -110,7 +110,7 @@ def test_an_id_in_a_group_that_is_not_there_is_unknown() -> None:
     assert joining.response.member_id == "somebody"
 
 
-def test_an_id_that_nobody_gave_out_is_unknown() -> None:
+def test_a_member_id_that_the_coordinator_did_not_give_out_is_unknown() -> None:
     classic = Classic()
     classic.stable()
     assert classic.join("somebody").code is ErrorCode.UNKNOWN_MEMBER_ID
@@ -524,7 +524,7 @@ def test_a_new_member_is_dropped_if_its_join_waits_for_five_minutes() -> None:
 # --- group.max.size
 
 
-def test_a_full_group_takes_nobody_in() -> None:
+def test_a_full_group_refuses_new_members() -> None:
     classic = Classic(group_max_size=2)
     classic.stable(2)
     refused = classic.join()

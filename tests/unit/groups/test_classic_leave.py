@@ -81,7 +81,7 @@ def test_many_leave_at_once_and_each_has_its_own_outcome() -> None:
     assert classic.group.state == "PreparingRebalance"
 
 
-def test_nobody_leaving_changes_nothing() -> None:
+def test_a_leave_request_without_members_changes_nothing() -> None:
     classic = Classic()
     classic.stable()
     left = classic.leave()

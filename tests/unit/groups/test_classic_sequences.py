@@ -190,7 +190,7 @@ class Sequence:
             for each in (member.awaiting_join, member.awaiting_sync)
             if each is not None
         }
-        assert unanswered == kept, "whoever is not answered can still be"
+        assert unanswered == kept, "the group keeps every unanswered request"
 
     def settle(self) -> None:
         """Every client that lives behaves well from now on: the group must become stable with all of them."""

@@ -22,7 +22,7 @@ def stable(classic: Classic, *instances: str, **options: object) -> list[str]:
     return ids
 
 
-def test_a_static_member_that_comes_back_to_a_stable_group_makes_nobody_rebalance() -> None:
+def test_a_static_member_that_comes_back_to_a_stable_group_starts_no_rebalance() -> None:
     classic = Classic()
     leader, follower = stable(classic, "one", "two")
     back = classic.join(instance="two")
@@ -97,7 +97,7 @@ def test_a_static_member_that_changes_the_choice_of_protocol_makes_all_rebalance
     assert classic.group.state == "PreparingRebalance"
 
 
-def test_a_static_member_with_another_subscription_makes_nobody_rebalance() -> None:
+def test_a_static_member_with_another_subscription_starts_no_rebalance() -> None:
     # Only the choice of protocol counts: that is how a rolling restart leaves a group of static members in peace.
     classic = Classic()
     stable(classic, "one", "two")

@@ -21,7 +21,7 @@ def test_a_sync_needs_a_group_id() -> None:
     assert Classic().sync("somebody", 1, group="").code is ErrorCode.INVALID_GROUP_ID
 
 
-def test_a_sync_to_a_group_that_is_not_there_or_empty_is_from_nobody() -> None:
+def test_a_sync_to_a_missing_or_empty_group_is_from_an_unknown_member() -> None:
     classic = Classic()
     assert classic.sync("somebody", 1).code is ErrorCode.UNKNOWN_MEMBER_ID
     pending = classic.join().response.member_id
@@ -164,7 +164,7 @@ def test_an_assignment_of_a_generation_that_has_passed_is_refused() -> None:
         (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
     ],
 )
-def test_an_assignment_that_cannot_be_written_reaches_nobody(error: ErrorCode, told: ErrorCode) -> None:
+def test_an_assignment_that_cannot_be_written_reaches_no_member(error: ErrorCode, told: ErrorCode) -> None:
     classic = Classic()
     leader, follower = completing(classic)
     waiting = classic.sync(follower, 1)
@@ -212,7 +212,7 @@ def test_followers_are_called_to_join_again_if_the_leader_never_syncs() -> None:
     assert leader not in [member.member_id for member in again.response.members]
 
 
-def test_a_group_nobody_of_which_syncs_is_empty_after_the_rebalance_timeout() -> None:
+def test_a_group_without_any_sync_is_empty_after_the_rebalance_timeout() -> None:
     classic = Classic()
     completing(classic, session_ms=30_000, rebalance_ms=20_000)
     classic.advance(20_000)
@@ -223,7 +223,7 @@ def test_a_group_nobody_of_which_syncs_is_empty_after_the_rebalance_timeout() ->
     assert (value.generation, value.members) == (2, [])
 
 
-def test_when_all_have_synced_nobody_is_dropped_for_it() -> None:
+def test_when_all_have_synced_no_member_is_dropped() -> None:
     classic = Classic()
     ids = classic.stable(2, session_ms=30_000, rebalance_ms=20_000)
     classic.advance(20_000)
@@ -250,11 +250,11 @@ def test_a_heartbeat_needs_a_group_id() -> None:
     assert Classic().heartbeat("somebody", 1, group="") is ErrorCode.INVALID_GROUP_ID
 
 
-def test_a_heartbeat_to_a_group_that_is_not_there_is_from_nobody() -> None:
+def test_a_heartbeat_to_a_missing_group_is_from_an_unknown_member() -> None:
     assert Classic().heartbeat("somebody", 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_heartbeat_of_an_id_that_was_only_given_out_is_from_nobody() -> None:
+def test_a_heartbeat_of_a_member_id_that_has_not_joined_is_from_an_unknown_member() -> None:
     classic = Classic()
     assert classic.heartbeat(classic.join().response.member_id, 0) is ErrorCode.UNKNOWN_MEMBER_ID
 

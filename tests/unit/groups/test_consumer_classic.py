@@ -83,7 +83,7 @@ def test_a_cooperative_client_gives_up_only_what_it_has_to() -> None:
     assert set(client.owned["t"]) < before
 
 
-def test_an_eager_client_owns_nothing_when_it_joins_so_nobody_waits_for_it() -> None:
+def test_an_eager_client_owns_nothing_when_it_joins_so_no_member_waits_for_it() -> None:
     coordinator, modern = mixed(6)
     client = ClassicConsumer(coordinator, ["t"], is_eager=True)
     settle([modern, client])
@@ -232,7 +232,7 @@ def test_a_static_classic_client_takes_the_place_of_its_predecessor() -> None:
     assert response.error_code == 0
     second.take(response)
     assert second.owned == first.owned
-    assert coordinator.group.epoch == 3, "nobody else has to move"
+    assert coordinator.group.epoch == 3, "no other assignment changes"
     assert first.beat() is ErrorCode.FENCED_INSTANCE_ID
 
 

@@ -374,7 +374,7 @@ def test_the_epoch_before_is_taken_from_a_member_that_owns_no_more_than_it_shoul
     assert code(coordinator.heartbeat("a", 2)) is ErrorCode.FENCED_MEMBER_EPOCH
 
 
-def test_a_full_group_takes_nobody_in() -> None:
+def test_a_full_group_refuses_new_members() -> None:
     coordinator = Coordinator(group_consumer_max_size=1)
     coordinator.heartbeat("a", 0)
     assert code(coordinator.heartbeat("b", 0)) is ErrorCode.GROUP_MAX_SIZE_REACHED

@@ -59,7 +59,7 @@ def test_a_restarted_coordinator_knows_what_it_knew() -> None:
     assert after.subscriptions.resolved == before.subscriptions.resolved
     assert after.subscriptions.names == before.subscriptions.names
     settle(members)
-    assert coordinator.group.epoch == before.epoch, "nobody has to move"
+    assert coordinator.group.epoch == before.epoch, "no assignment changes"
 
 
 def test_only_the_last_record_of_each_key_is_needed() -> None:
@@ -202,7 +202,7 @@ def commit(group: ConsumerGroup, member_id: str, epoch: int, **fields: object) -
     return group.check_offset_commit(member_id, None, epoch, **options)  # type: ignore[arg-type]
 
 
-def test_an_empty_group_takes_commits_of_nobody() -> None:
+def test_an_empty_group_takes_commits_without_a_member() -> None:
     assert commit(ConsumerGroup(GROUP), "", -1) is None
 
 
@@ -244,7 +244,7 @@ def test_versions_that_do_not_know_epochs_are_refused_unless_the_member_is_class
     assert commit(coordinator.group, "", -1, is_transactional=True) is None
 
 
-def test_a_fetch_of_offsets_is_for_members_in_their_epoch_or_for_nobody() -> None:
+def test_an_offset_fetch_names_a_member_in_its_epoch_or_no_member() -> None:
     group = ConsumerGroup(GROUP)
     group.update_member(ConsumerMember("a", epoch=4, state=STABLE))
     group.check_offset_fetch(None, -1)

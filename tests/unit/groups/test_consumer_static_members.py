@@ -19,7 +19,7 @@ def test_a_static_member_that_leaves_for_a_while_keeps_its_partitions() -> None:
     assert coordinator.kinds == ["CurrentMemberAssignment"]
     members[1].beat()
     assert len(members[1].partitions) == 1
-    assert coordinator.group.epoch == 3, "nobody has to move"
+    assert coordinator.group.epoch == 3, "no assignment changes"
 
 
 def test_its_successor_gets_the_same_partitions_without_a_new_epoch() -> None:
@@ -74,7 +74,7 @@ def test_who_was_replaced_is_fenced() -> None:
     assert code(coordinator.heartbeat("a", -2, instance="i")) is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_an_instance_id_that_nobody_has_is_unknown() -> None:
+def test_an_unused_instance_id_is_unknown() -> None:
     coordinator = Coordinator(topics={"t": 1})
     coordinator.heartbeat("a", 0, topics=["t"])
     for epoch in (2, -1, -2):

@@ -122,7 +122,7 @@ def test_those_who_wait_in_a_rebalance_are_called_to_join_again() -> None:
     assert waiting.code is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_nobody_who_waits_is_disturbed_by_a_member_that_is_refused() -> None:
+def test_a_refused_member_does_not_disturb_waiting_members() -> None:
     coordinator, _ = upgrading()
     waiting = ClassicConsumer(coordinator, ["t"]).join()
     assert coordinator.heartbeat("modern", 0, regex="(").error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
@@ -276,7 +276,7 @@ def test_a_downgraded_group_is_what_it_was_after_a_restart() -> None:
     member.leave()
     coordinator.restart()
     group = classic_group(coordinator)
-    assert group.state == "PreparingRebalance", "nobody would ever start it again"
+    assert group.state == "PreparingRebalance", "nothing else would restart the rebalance"
     assert group.generation == 2
     assert set(group.members) == {client.id for client in clients}
     assert all(each.assignment for each in group.members.values())
@@ -302,7 +302,7 @@ def test_more_members_than_a_classic_group_may_have_stay_a_consumer_group() -> N
     assert coordinator.is_consumer
 
 
-def test_a_group_that_nobody_is_left_in_stays_an_empty_consumer_group() -> None:
+def test_a_group_without_members_stays_an_empty_consumer_group() -> None:
     coordinator = Coordinator(topics={"t": 1})
     member = Consumer(coordinator, "modern", ["t"])
     member.beat()
@@ -311,7 +311,7 @@ def test_a_group_that_nobody_is_left_in_stays_an_empty_consumer_group() -> None:
 
 
 def test_a_classic_client_in_the_place_of_the_last_static_member_downgrades_without_a_rebalance() -> None:
-    """As Apache Kafka 4.3.1 was seen to do: the same answers, generation, state and assignments, and nobody leads."""
+    """As observed with Apache Kafka 4.3.1: the same answers, generation, state and assignments, and no leader."""
     coordinator = Coordinator(topics={"t": 4})
     member = Consumer(coordinator, "modern", ["t"], instance="i")
     other = ClassicConsumer(coordinator, ["t"])

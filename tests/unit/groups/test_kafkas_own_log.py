@@ -93,7 +93,7 @@ def test_a_shard_goes_on_where_kafka_stopped() -> None:
     assert shard.commit("simple-9", offset=99) == 0
     assert shard.fetch("simple-9") == (99, 0)
     assert shard.delete_groups("simple-9", "classic-member")["simple-9"] == 0
-    shard.pass_ms(60_000)  # nobody sends heartbeats
+    shard.pass_ms(60_000)  # no member sends heartbeats
     states = {group.id: group.state for group in shard.machine.state.groups.values()}
     assert states["classic-member"] == "Empty"
     assert states["modern-member"] == "Empty"

@@ -374,7 +374,7 @@ def test_a_transactions_record_has_no_topic_id_as_in_kafka() -> None:
 # Fetch.
 
 
-def test_what_nobody_committed_is_minus_one_without_an_error() -> None:
+def test_an_offset_that_was_not_committed_is_minus_one_without_an_error() -> None:
     shard = Shard()
     shard.commit()
 
@@ -458,7 +458,7 @@ def test_a_group_that_is_dead_has_no_offsets() -> None:
 # Delete.
 
 
-def test_offsets_of_a_topic_that_nobody_reads_are_deleted() -> None:
+def test_offsets_of_a_topic_without_a_subscription_are_deleted() -> None:
     shard = Shard()
     shard.commit(partition=0)
     shard.commit(partition=1, offset=11)
@@ -505,7 +505,7 @@ def test_consumers_keep_the_offsets_of_what_they_read() -> None:
     assert list(shard.fetch_all()) == [("t", 0)]
 
 
-def test_offsets_of_other_than_consumers_are_deleted_only_while_nobody_is_there() -> None:
+def test_offsets_of_another_protocol_type_are_deleted_only_from_an_empty_group() -> None:
     shard = Shard()
     shard.commit()
     shard.join(protocol_type="connect")

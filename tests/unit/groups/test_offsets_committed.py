@@ -157,7 +157,7 @@ def test_a_transaction_that_commits_again_is_younger_than_one_in_between() -> No
     assert log.read() == 71
 
 
-def test_an_aborted_transaction_overtakes_nobody() -> None:
+def test_an_aborted_transaction_does_not_overtake_an_open_one() -> None:
     log = Log()
     log.write(70, producer_id=7)
     log.write(80, producer_id=8)

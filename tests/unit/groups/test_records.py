@@ -146,13 +146,13 @@ def test_every_kind_is_read_with_and_without_a_value(kind: int) -> None:
 
 
 @pytest.mark.parametrize("kind", [9, 18, 99, -1])
-def test_a_kind_that_nobody_knows_yet_is_passed_over(kind: int) -> None:
+def test_an_unknown_kind_is_passed_over(kind: int) -> None:
     assert decode_record(kind.to_bytes(2, "big", signed=True) + b"whatever", b"\x00\x00") is None
     assert decode_record(kind.to_bytes(2, "big", signed=True), None) is None
 
 
 @pytest.mark.parametrize("version", [5, 99, -1, -32768])
-def test_a_value_of_a_version_that_nobody_knows_yet_is_an_error(version: int) -> None:
+def test_a_value_of_an_unknown_version_is_an_error(version: int) -> None:
     with pytest.raises(WireError):
         decode_record(numbered(1, KEY, 0), version.to_bytes(2, "big", signed=True) + bytes(40))
 

@@ -436,7 +436,7 @@ def test_many_offsets_of_deleted_topics_go_in_batches() -> None:
     assert shard.pass_ms(0) == []
 
 
-def test_a_deleted_topic_that_nobody_read_costs_nothing() -> None:
+def test_deleting_a_topic_without_committed_offsets_writes_no_records() -> None:
     shard = Shard()
     shard.commit(topic="u")
 
@@ -542,7 +542,7 @@ def test_changes_of_the_cluster_reach_the_groups() -> None:
 # Life.
 
 
-def test_whoever_waits_is_sent_away_when_the_shard_goes() -> None:
+def test_waiting_requests_are_refused_when_the_shard_is_unloaded() -> None:
     shard = Shard(group_initial_rebalance_delay_ms="3000")
     request = JoinGroupRequest(
         group_id="g",
@@ -569,7 +569,7 @@ def test_a_shard_that_is_not_loaded_yet_expires_nothing() -> None:
     assert machine.deadline() == 5 + 600_000
 
 
-def test_records_of_kinds_that_nobody_here_keeps_are_passed_over() -> None:
+def test_records_of_kinds_that_this_shard_does_not_keep_are_passed_over() -> None:
     shard = Shard()
 
     shard.machine.replay(GroupRecord(ShareGroupMetadataKey(group_id="s"), ShareGroupMetadataValue()))

@@ -33,7 +33,7 @@ def answer(body: object, status: int = 200) -> Answer:
 
 
 def silent() -> addinfourl:
-    raise ConnectionRefusedError("nobody there")
+    raise ConnectionRefusedError("no server there")
 
 
 def refused() -> addinfourl:
@@ -99,7 +99,7 @@ def test_id_and_secret_are_encoded_if_the_server_wants_that(monkeypatch: pytest.
         (refused, AuthenticationError, r"gives client 'client 1' no token \(HTTP 401\)"),
         (answer({}, 302), AuthenticationError, "HTTP 302"),
         (answer({}, 503), NoToken, "HTTP 503"),
-        (silent, NoToken, "nobody there"),
+        (silent, NoToken, "no server there"),
         (answer(b"<html>"), AuthenticationError, "holds no access_token"),
         (answer([1]), AuthenticationError, "holds no access_token"),
         (answer({"access_token": 5}), AuthenticationError, "holds no access_token"),

@@ -90,7 +90,7 @@ def test_who_is_not_there_is_not_waited_for() -> None:
     assert made.now - began_at < 500
 
 
-def test_a_leader_that_is_cut_off_steps_down_and_loses_what_nobody_else_has() -> None:
+def test_a_leader_that_is_cut_off_steps_down_and_loses_what_no_other_voter_has() -> None:
     made = quorum()
     old = elect(made)
     kept = write(made, old, 3)
@@ -104,7 +104,7 @@ def test_a_leader_that_is_cut_off_steps_down_and_loses_what_nobody_else_has() ->
     assert lost not in [entry.value for entry in made.nodes[old].log.everything()]
 
 
-def test_a_follower_that_was_cut_off_disturbs_nobody_when_it_returns() -> None:
+def test_a_follower_that_was_cut_off_does_not_disturb_the_leader_when_it_returns() -> None:
     made = quorum()
     leader = elect(made)
     epoch = made.nodes[leader].raft.epoch
@@ -222,7 +222,7 @@ def elect_again(made: Quorum) -> int:
         leader = made.leader()
         return leader is not None and leader.committed == leader.log.end_offset
 
-    assert made.run(60_000, is_settled), "nobody leads"
+    assert made.run(60_000, is_settled), "no leader was elected"
     leader = made.leader()
     assert leader is not None
     return leader.id

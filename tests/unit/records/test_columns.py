@@ -193,7 +193,7 @@ def test_both_forms_and_read_agree_on_mutated_batches() -> None:
     assert agreed > 500
 
 
-def test_columns_serve_again_only_when_nobody_has_a_view_of_them(columns: ModuleType) -> None:
+def test_columns_are_used_again_only_when_no_view_of_them_is_left(columns: ModuleType) -> None:
     rng = Random(3)
     made = [some_records(rng, count) for count in (50, 20, 90)]
     batches = [records.build(some, base_offset=7) for some in made]

@@ -75,7 +75,7 @@ def test_a_schema_that_has_in_it_what_a_version_refers_to_is_found() -> None:
     assert registry.refused("POST", SUBJECT, {"schema": json.dumps(changed)}) == (404, 40403)
 
 
-def test_json_that_this_registry_wrote_is_another_schema_in_another_order() -> None:
+def test_json_schemas_of_another_key_order_differ_if_this_registry_wrote_them() -> None:
     registry = Registry()
     registry.register("s", '{"type":"object","properties":{"a":{}}}', schemaType="JSON")
     body = {"schema": '{"properties":{"a":{}},"type":"object"}', "schemaType": "JSON"}

@@ -143,7 +143,7 @@ def test_a_followers_session_looks_only_at_what_is_marked() -> None:
     context = cache.open(named, uses_topic_ids=True, now=1, replica_id=2)
     assert [partition.index for partition in context.partitions] == [1, 0], "marked, or named; 2 is forgotten"
     first.partitions[2].grew()
-    assert waiting.told == ["moved", "grew"], "nobody asks for it any more"
+    assert waiting.told == ["moved", "grew"], "the follower forgot this partition"
     cache.answered(session, [context.partitions[0]])
     assert [partition.index for partition in session.ready] == [0, 1], "who returned data goes to the end of the line"
 

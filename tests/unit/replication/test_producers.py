@@ -69,7 +69,7 @@ def test_sequences_follow_each_other() -> None:
     assert partition.state.end_offset == 5
 
 
-def test_a_producer_nobody_remembers_may_start_anywhere() -> None:
+def test_an_unknown_producer_may_start_at_any_sequence() -> None:
     assert Partition().send(17) == 0
 
 

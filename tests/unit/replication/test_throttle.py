@@ -46,7 +46,7 @@ def test_without_a_rate_nothing_is_throttled() -> None:
     assert not made.is_set
 
 
-def test_whoever_has_taken_too_much_waits_until_the_mean_is_at_the_limit() -> None:
+def test_after_too_much_the_wait_lasts_until_the_mean_is_at_the_limit() -> None:
     made = throttle(1_000)
     assert made.wait_ms(0) == 0
     made.record(1_000, 0)
@@ -92,7 +92,7 @@ def test_another_limit_holds_at_once() -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 1, 1_000])
-def test_after_a_much_lower_limit_nobody_waits_for_longer_than_the_windows(limit: int) -> None:
+def test_after_a_much_lower_limit_no_wait_is_longer_than_the_windows(limit: int) -> None:
     made = throttle(1_000_000_000)
     made.record(10_000_000, 0)
     made.limit(limit)

@@ -232,7 +232,7 @@ def test_memory_is_bounded_by_writing_in_pieces(
     assert len(open_table(settings).write_files(orders(0, 12))) == 12
 
 
-def test_changed_rows_end_whoever_follows(settings: TableSettings, table: Table) -> None:
+def test_changed_rows_end_a_stream_that_follows_the_table(settings: TableSettings, table: Table) -> None:
     write(settings, 0, 8, 0)
     first = open_table(settings).version()
     if settings.kind == "delta":

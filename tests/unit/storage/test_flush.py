@@ -1,4 +1,4 @@
-"""One sync serves all who wait, and nobody waits for one that is over."""
+"""One sync answers all waiters, and a new waiter never gets a sync that has finished."""
 
 from __future__ import annotations
 

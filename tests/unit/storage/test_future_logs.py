@@ -112,7 +112,7 @@ def test_a_log_in_two_log_dirs_is_the_one_that_the_metadata_knows(tmp_path: Path
     assert folders(tmp_path) == [[], ["0"]]
 
 
-def test_a_log_in_two_log_dirs_that_nobody_knows_of_is_an_error(tmp_path: Path) -> None:
+def test_a_log_in_two_log_dirs_without_a_known_move_is_an_error(tmp_path: Path) -> None:
     logs = opened(tmp_path)
     _, future = copied(logs)
     asyncio.run(logs.close())

@@ -1,4 +1,4 @@
-"""What the clock does: transactions that take too long are aborted, transactional ids nobody uses are forgotten."""
+"""Timeouts: transactions that take too long are aborted, unused transactional ids are removed."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_many_timeouts_are_decided_in_portions() -> None:
     assert len(coordinator.effects) == DECIDED_TOGETHER + 1
 
 
-def test_a_transactional_id_nobody_uses_is_forgotten_with_a_tombstone() -> None:
+def test_an_unused_transactional_id_is_removed_with_a_tombstone() -> None:
     coordinator = Coordinator()
     coordinator.producer()
     coordinator.producer("busy")

@@ -1,4 +1,4 @@
-"""An implementation that nobody here wrote reads our bytes as we mean them, and writes bytes that we read so."""
+"""kio, an independent implementation of the protocol, reads our messages and writes messages that we read."""
 
 from __future__ import annotations
 

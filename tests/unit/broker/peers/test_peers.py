@@ -99,7 +99,7 @@ def test_an_address_is_not_looked_up() -> None:
     run_timed(scenario())
 
 
-def test_a_name_is_looked_up_once_in_a_while_and_nobody_waits_for_it_again() -> None:
+def test_a_name_is_looked_up_again_in_the_background() -> None:
     async def scenario() -> None:
         names = Names()
         for _ in range(3):

@@ -127,7 +127,7 @@ def test_metadata_waits_for_a_broker_whose_connection_broke(tmp_path: Path) -> N
     run_timed(scenario())
 
 
-def test_a_connection_that_broke_alone_makes_nobody_wait(tmp_path: Path) -> None:
+def test_a_connection_that_broke_alone_makes_no_request_wait(tmp_path: Path) -> None:
     async def scenario() -> None:
         world = World(tmp_path)
         world.presence.connection_broke(2)
@@ -137,7 +137,7 @@ def test_a_connection_that_broke_alone_makes_nobody_wait(tmp_path: Path) -> None
     run_timed(scenario())
 
 
-def test_nobody_waits_for_ever(tmp_path: Path) -> None:
+def test_no_request_waits_for_ever(tmp_path: Path) -> None:
     async def scenario() -> None:
         world = World(tmp_path)
         world.peers.look = Look.REFUSED

@@ -97,7 +97,7 @@ def test_a_broker_that_came_back_or_is_no_more_is_not_suspected(has_refused: boo
     assert world.suspicions.open_ids == []
 
 
-def test_nobody_waits_longer_than_a_moment() -> None:
+def test_no_answer_waits_longer_than_a_moment() -> None:
     world = World()
     world.breaks(OTHER, now=5)
     assert world.suspicions.deadline() == 5 + HOLD_MS
@@ -137,7 +137,7 @@ def test_who_refuses_is_gone_though_no_connection_broke_here() -> None:
     assert world.suspicions.open_ids == [OTHER]
 
 
-def test_whoever_asks_for_leaders_makes_this_broker_look_at_the_others() -> None:
+def test_a_request_for_leaders_makes_this_broker_look_at_the_others() -> None:
     world = World()
     assert world.to_look_at(0) == [OTHER, THIRD]
     world.look(OTHER, Look.ANSWERED, now=0)
@@ -167,7 +167,7 @@ def test_news_of_who_is_fenced_already_is_none() -> None:
     world.register(OTHER, epoch=20, is_fenced=True)
     assert not world.breaks(OTHER)
     world.look(OTHER, Look.REFUSED)
-    assert not world.breaks(7), "nobody knows it"
+    assert not world.breaks(7), "broker 7 is not registered"
     assert world.suspicions.open_ids == []
 
 

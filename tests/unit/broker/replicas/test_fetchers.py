@@ -315,7 +315,7 @@ def test_a_cut_is_synced_before_anything_is_copied_from_the_next_leader(
 def test_a_new_leader_appends_when_its_cut_is_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also if the disk was full at first, and whatever the partition is by then: nobody else would sync it."""
+    """Also if the disk was full at first and the partition's role changed meanwhile: nothing else would sync it."""
 
     async def scenario() -> None:
         sync = SlowSync(monkeypatch)

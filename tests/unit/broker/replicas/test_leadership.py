@@ -175,7 +175,7 @@ def test_a_follower_that_has_another_leader_confirms_nothing(world: World) -> No
     run_timed(scenario())
 
 
-def test_when_another_is_known_to_lead_nobody_waits(world: World) -> None:
+def test_when_another_leader_is_known_no_request_waits(world: World) -> None:
     async def scenario() -> None:
         asked = world.ask()
         await some_turns()
@@ -199,7 +199,7 @@ def test_without_enough_in_sync_somebody_else_may_lead(world: World) -> None:
     run_timed(scenario())
 
 
-def test_who_leads_alone_by_now_asks_nobody(world: World) -> None:
+def test_a_leader_whose_followers_left_meanwhile_asks_no_broker(world: World) -> None:
     async def scenario() -> None:
         asked = world.ask()
         await asyncio.sleep(0)
@@ -209,7 +209,7 @@ def test_who_leads_alone_by_now_asks_nobody(world: World) -> None:
     run_timed(scenario())
 
 
-def test_who_leads_alone_asks_nobody(world: World) -> None:
+def test_a_leader_without_followers_asks_no_broker(world: World) -> None:
     async def scenario() -> None:
         world.partition.lead(None, 0, 1)
         await world.ask()
@@ -217,7 +217,7 @@ def test_who_leads_alone_asks_nobody(world: World) -> None:
     run_timed(scenario())
 
 
-def test_without_fetch_sessions_nobody_is_asked(tmp_path: Path) -> None:
+def test_without_fetch_sessions_no_broker_is_asked(tmp_path: Path) -> None:
     world = World(tmp_path, max_incremental_fetch_session_cache_slots="0")
 
     async def scenario() -> None:
