@@ -20,7 +20,7 @@ BATCHES: list[list[tuple[int, str | None, int]]] = [
 COLUMNS = "id bigint, name string, at bigint, _topic string, _partition int, _offset bigint"
 
 
-class Dead(Exception):
+class Dead(BaseException):
     """The driver would be dead."""
 
 

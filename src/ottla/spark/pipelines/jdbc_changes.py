@@ -21,7 +21,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from ottla.spark.pipelines.definition import Flow
-from ottla.spark.pipelines.jdbc_target import JdbcTarget, product, quoted, quoted_list
+from ottla.spark.pipelines.jdbc_target import KEYS, JdbcTarget, product, quoted, quoted_list
 from ottla.spark.tables.change_plan import DELETED, OPERATION, ORDER, PUT, REMOVE, SEQUENCE, ChangeRules, plan_changes
 from ottla.spark.tables.data_files import in_columns
 
@@ -31,7 +31,6 @@ REMEMBER = "t"
 TOMBSTONES, NOTED_AT = "ottla_tombstones_", "noted_at"
 A_BIGINT = 10_000_000_000
 """A literal of this type in every database; MySQL has no `cast(... as bigint)`."""
-KEYS = "_keys"
 WITHOUT_MERGE = ("mysql", "mariadb", "sqlite")
 MERGE_SINCE = 15
 """PostgreSQL has MERGE since this version."""
@@ -71,17 +70,11 @@ class JdbcChanges(JdbcTarget):
 
     def _make_staging(self, connection: Any, staging: str, batch: DataFrame) -> None:
         columns = quoted_list(connection, _target(batch).columns)
-        self._drop_staging(connection, staging)
         made = f"select {columns}, cast('' as char(1)) as {STAGED} from {self._table} where 1 = 0"
         self._run(connection, f"create table {staging} as {made}")
         if self._rules.is_history:
             keys = quoted_list(connection, self._rules.keys)
             self._run(connection, f"create table {staging}{KEYS} as select {keys} from {self._table} where 1 = 0")
-
-    def _drop_staging(self, connection: Any, staging: str) -> None:
-        super()._drop_staging(connection, staging)
-        if self._rules.is_history:
-            super()._drop_staging(connection, staging + KEYS)
 
     # Planning
 

@@ -1,16 +1,22 @@
 """A table of a database as the target of a flow, each batch exactly once.
 
-The tasks of a batch write to a table of their own beside the target, over as many connections as Spark likes. One
+The tasks of a batch write to a staging table beside the target, over as many connections as Spark likes. One
 transaction then moves its rows to the target and notes the batch in `ottla_batches`, so that a batch that comes again
 after a crash is known. The row of the query in that table is locked meanwhile: a driver that was taken for dead finds
 the batch done when it goes on.
+
+Each attempt at a batch has a staging table of its own: two drivers may run the same query, if one was taken for dead,
+and neither may move rows that the other has staged in part. What dead drivers left is dropped when a later batch is
+noted. No driver can need it: the transaction that would move it finds its batch done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from hashlib import sha256
 from typing import Any
+from uuid import UUID, uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -22,7 +28,11 @@ from ottla.spark.pipelines.redaction import public_address
 
 BATCHES = "ottla_batches"
 STAGING = "ottla_staging_"
+KEYS = "_keys"
+"""The end of the name of a second staging table."""
 NO_BATCH = -1
+DROP_TIMEOUT_S = 5
+"""A staging table that a paused driver has locked is left to later."""
 _OF_SPARK = {
     *("url", "dbtable", "driver", "batchsize", "truncate", "isolationlevel", "numpartitions", "createtableoptions"),
     *(
@@ -68,7 +78,7 @@ class JdbcTarget:
         if self._flow.guarantee == AT_LEAST_ONCE:
             self.append(batch)
             return
-        staging = _staging(query_id)
+        staging = f"{_staging(query_id)}_{batch_id}_{uuid4().hex[:6]}"
         with self._connection() as connection:
             self._make_tables(connection, batch, query_id)
             last_batch = self._last_batch(connection, query_id)
@@ -77,38 +87,71 @@ class JdbcTarget:
             self._make_staging(connection, staging, batch)
             connection.commit()
         is_first = replaces and last_batch == NO_BATCH
-        self._stage(batch, staging, onto_nothing=is_first)
-        fault_point("jdbc-staged", batch_id)
-        with self._connection() as connection:
-            note = f"update {BATCHES} set batch_id = {batch_id} where query_id = ? and batch_id < {batch_id}"
-            if self._run(connection, note, query_id) == 1:
-                if is_first:
-                    self._empty(connection)
-                self._move(connection, staging, batch)
-                fault_point("jdbc-undecided", batch_id)
-                if is_kept:
-                    connection.commit()
-                    fault_point("jdbc-committed", batch_id)
-            connection.rollback()
-            self._drop_staging(connection, staging)
-            connection.commit()
+        try:
+            self._stage(batch, staging, onto_nothing=is_first)
+            fault_point("jdbc-staged", batch_id)
+            with self._connection() as connection:
+                note = f"update {BATCHES} set batch_id = {batch_id} where query_id = ? and batch_id < {batch_id}"
+                if self._run(connection, note, query_id) == 1:
+                    if is_first:
+                        self._empty(connection)
+                    self._move(connection, staging, batch)
+                    fault_point("jdbc-undecided", batch_id)
+                    if is_kept:
+                        connection.commit()
+                        fault_point("jdbc-committed", batch_id)
+                connection.rollback()
+                self._drop(connection, [staging, staging + KEYS, *self._left_over(connection, query_id, batch_id)])
+        except Exception:
+            with suppress(PipelineError), self._connection() as connection:
+                self._drop(connection, [staging, staging + KEYS])
+            raise
 
     def forget(self, query_id: str) -> None:
         """Remove the entries of a query whose checkpoint was removed."""
         with self._connection() as connection:
-            self._drop_staging(connection, _staging(query_id))
+            self._drop(connection, self._left_over(connection, query_id, None))
             if self._is_there(connection, BATCHES):
                 self._run(connection, f"delete from {BATCHES} where query_id = ?", query_id)
             connection.commit()
 
     def _make_staging(self, connection: Any, staging: str, batch: DataFrame) -> None:
         columns = quoted_list(connection, batch.columns)
-        self._drop_staging(connection, staging)
         self._run(connection, f"create table {staging} as select {columns} from {self._table} where 1 = 0")
 
-    def _drop_staging(self, connection: Any, staging: str) -> None:
-        """Outside the transaction of a batch: MySQL commits an open transaction when a table is created or dropped."""
-        self._run(connection, f"drop table if exists {staging}")
+    def _left_over(self, connection: Any, query_id: str, batch_id: int | None) -> list[str]:
+        """The staging tables of a query for batches before this one, or all of them. Those of this batch stay: another
+        driver may be at work on it."""
+        prefix = _staging(query_id)
+        found = []
+        for name in self._tables(connection, prefix):
+            number = name[len(prefix) :].strip("_").split("_")[0]  # the version before had no number in its names
+            if batch_id is None or not number.isdecimal() or int(number) < batch_id:
+                found.append(name)
+        return found
+
+    def _tables(self, connection: Any, prefix: str) -> list[str]:
+        """The tables whose names begin so."""
+        about = connection.getMetaData()
+        pattern = f"{prefix.upper() if about.storesUpperCaseIdentifiers() else prefix}%"
+        try:
+            found, names = about.getTables(connection.getCatalog(), connection.getSchema(), pattern, None), []
+            while found.next():
+                names.append(str(found.getString("TABLE_NAME")))
+        except Exception as error:
+            raise self._failed(f"tables like {pattern}", error) from None
+        return [name for name in names if name.lower().startswith(prefix)]
+
+    def _drop(self, connection: Any, tables: Iterable[str]) -> None:
+        """Drop staging tables, outside the transaction of a batch: MySQL commits an open transaction when a table is
+        created or dropped. One that cannot be dropped now is dropped after a later batch."""
+        for table in tables:
+            try:
+                self._run(connection, f"drop table if exists {table}", timeout_s=DROP_TIMEOUT_S)
+                connection.commit()
+            except PipelineError:
+                with suppress(Exception):
+                    connection.rollback()
 
     def _stage(self, batch: DataFrame, staging: str, *, onto_nothing: bool) -> None:
         """Write what a batch makes of the target, or with `onto_nothing` of an empty one, to the table beside it."""
@@ -203,10 +246,12 @@ class JdbcTarget:
         finally:
             connection.close()
 
-    def _run(self, connection: Any, statement: str, *values: str) -> int:
+    def _run(self, connection: Any, statement: str, *values: str, timeout_s: int = 0) -> int:
         """Run a statement; how many rows it changed."""
         prepared = self._prepared(connection, statement, values)
         try:
+            if timeout_s:
+                prepared.setQueryTimeout(timeout_s)
             return int(prepared.executeUpdate())
         except Exception as error:
             raise self._failed(statement, error) from None
@@ -252,7 +297,11 @@ def product(connection: Any) -> tuple[str, int]:
 
 
 def _staging(query_id: str) -> str:
-    return STAGING + query_id.replace("-", "")[:24]
+    """The beginning of the names of a query's staging tables, of which databases allow 63 letters."""
+    try:
+        return STAGING + UUID(query_id).hex[:24]
+    except ValueError:
+        return STAGING + sha256(query_id.encode()).hexdigest()[:24]
 
 
 def quoted_list(connection: Any, names: Iterable[str], prefix: str = "") -> str:
