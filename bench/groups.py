@@ -283,7 +283,7 @@ def _commit_all(admin: Admin, groups: Sequence[str], partitions: Sequence[int], 
 
 
 def _timed_replay(server: Server, groups: Sequence[str], partition: int) -> tuple[float, float]:
-    """Seconds from the launch to the first Metadata answer with a broker, and until every group's offsets are told."""
+    """Seconds from the launch to the first Metadata answer with a broker, and to the offsets of the last group."""
     moments: list[float] = []
     is_over = threading.Event()
 

@@ -98,7 +98,7 @@ def _group_lines() -> Iterator[Line]:
         yield Line(14, "the same, p99", f"{name}.p99_ms", "ms")
         yield Line(14, "the same, broker CPU per offset", f"{name}.cpu_us_per_offset", "us")
     for name, title in (("replay", "1,000 groups x 100 partitions"), ("replay_again", "each committed 5 times")):
-        yield Line(15, f"{title}: start until every group's offsets are told", f"{name}.s", "s", limit=2.0)
+        yield Line(15, f"{title}: start until every group's offsets are answered", f"{name}.s", "s", limit=2.0)
         yield Line(15, "the same, beyond the first Metadata answer", f"{name}.beyond_start_s", "s", at_most=1.0)
         yield Line(15, "the same, broker CPU of the whole start", f"{name}.cpu_s", "s")
         yield Line(15, "the commits before, one after another", f"{name}.fill_s", "s")

@@ -1,6 +1,6 @@
 """A pytest plugin (`-p tests.plain_python`): what is compiled is taken from its source, as where no compiler is.
 
-The whole package then runs as it does for somebody without a C compiler.
+The whole package then runs as it does on a machine without a C compiler.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class SchemaRegistry:
-    """The subjects, and who may ask."""
+    """The subjects, and the users that may read them."""
 
     def __init__(self, *, user: str | None = None, password: str = "", knows_serialized: bool = True) -> None:
         self.requests: list[str] = []

@@ -280,7 +280,7 @@ def main() -> int:
     options = parser().parse_args()
     jars = official_jars()
     if jars is None:
-        print("bench.spark: Spark's Kafka connector cannot be had (OTTLA_SPARK_KAFKA_JARS)", file=sys.stderr)
+        print("bench.spark: Spark's Kafka connector is not available (OTTLA_SPARK_KAFKA_JARS)", file=sys.stderr)
         return 2
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession

@@ -377,7 +377,7 @@ async def scram_flood(target: Target) -> None:
 
 @attack
 async def scram_iterations(target: Target) -> None:
-    """Credentials with 2^31 - 1 iterations, by a user who may not and by one who may set any."""
+    """Credentials with 2^31 - 1 iterations, by a user without and by a user with the permission to set credentials."""
     for user in (MALLORY, "admin"):
         async with await (Link.as_user(target, user) if user == MALLORY else Link.as_admin(target)) as link:
             for iterations in (2**31 - 1, -1, 0, 16_385):

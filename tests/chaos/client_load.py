@@ -155,7 +155,7 @@ class Promises:
 
 
 class Member:
-    """A consumer that commits whatever it reads, until it is told to leave."""
+    """A consumer that commits all records it reads until it is asked to leave."""
 
     def __init__(self, bootstrap: str, topic: str, promises: Promises, settings: Mapping[str, Any]) -> None:
         self._consumer = Consumer(

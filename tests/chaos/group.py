@@ -33,7 +33,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 class Promises:
-    """What all members of a group were told: the offsets whose commit was acknowledged, the records they read."""
+    """What all members of a group have seen: acknowledged commits and the records that they read."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

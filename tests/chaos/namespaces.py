@@ -18,7 +18,7 @@ import pytest
 
 from tests.chaos.cluster import ClusterNode
 
-NOBODY = "02:00:00:00:00:fe"
+NO_HOST = "02:00:00:00:00:fe"
 CLIENTS = 254
 _COUNT = count()
 """What was deleted may still be there for a moment: names are used once."""
@@ -67,7 +67,7 @@ class Namespaces:
         """Nothing that one node sends to another (or to the clients) arrives any more."""
         ip(
             *("-n", self.name(source), "neigh", "replace", self.address(target)),
-            *("lladdr", NOBODY, "dev", "eth0", "nud", "permanent"),
+            *("lladdr", NO_HOST, "dev", "eth0", "nud", "permanent"),
         )
 
     def cut_off(self, id: int, *, both_ways: bool = True, with_clients: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""All attacks of `python -m tests.chaos.attack` for half a minute; more is for a person who starts it."""
+"""All attacks of `python -m tests.chaos.attack` for half a minute; start it by hand for more."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from tests.chaos.namespaces import Namespaces, network_of
 ROUNDS = int(os.environ.get("OTTLA_CHAOS_ROUNDS", "4"))
 
 NOTICES = {"request_timeout_ms": 5_000, "socket_timeout_ms": 8_000, "message_timeout_ms": 240_000}
-"""librdkafka asks who leads when a request fails. When one node leads everything and nothing comes back from it, that
-is after socket.timeout.ms: a minute by default, which is as long as its records would live here."""
+"""librdkafka looks for the leader when a request fails: if a leader is silent, after socket.timeout.ms. The default is
+a minute, and the records would expire first."""
 
 pytestmark = [
     pytest.mark.skipif(not os.environ.get("OTTLA_INTEROP_ALL"), reason="minutes of cuts: OTTLA_INTEROP_ALL=1 runs it"),
@@ -73,7 +73,7 @@ def test_a_leader_cut_off_from_the_others_is_replaced(
     check(cluster, writer, "parted")
 
 
-def test_the_active_controller_is_cut_off_from_everybody(start_cluster: NewCluster, network: Namespaces) -> None:
+def test_the_active_controller_is_cut_off_from_all_nodes(start_cluster: NewCluster, network: Namespaces) -> None:
     cluster, writer = start(start_cluster, network, "headless")
     try:
         for _ in range(ROUNDS):

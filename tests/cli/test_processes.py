@@ -19,7 +19,7 @@ from tests.interop.servers import Server, free_port
 
 ADVERTISED = "no-such-host.invalid"
 HEAVY = ("ottla.records", "ottla.broker", "ottla.storage", "ottla.client.consumer", "ottla.client.producer", "cramjam")
-"""What a command that only asks something has no use for: it would make everybody wait for it."""
+"""Modules that a short command must not import: each user would wait for them."""
 
 
 def command(cluster: Server, *arguments: str) -> list[str]:

@@ -252,7 +252,7 @@ def test_a_node_whose_output_is_closed_goes_on(tmp_path: Path) -> None:
         node.send_signal(signal.SIGTERM)
         assert node.wait(STOP_S) == 0
         errors.seek(0)
-        assert all(b" INFO ottla" in line for line in errors), "it was told of what happened, and nothing was wrong"
+        assert all(b" INFO ottla" in line for line in errors), "only INFO lines were logged"
 
 
 # --- ottla cluster

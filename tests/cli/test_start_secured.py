@@ -161,6 +161,6 @@ def test_the_metrics_port_speaks_tls_and_asks_for_a_certificate_or_a_token(folde
         assert answer.read() == b"ok\n"
 
 
-def test_a_metrics_port_that_everybody_could_use_is_refused(folder: Folder) -> None:
+def test_a_metrics_port_open_to_other_hosts_is_refused(folder: Folder) -> None:
     said = folder.ottla("start", "--port", "0", "--metrics-port", "0", "--metrics-host", "0.0.0.0")
     assert (said.returncode, "--metrics-token-file" in said.stderr) == (2, True)

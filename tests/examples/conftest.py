@@ -29,7 +29,7 @@ class Life:
         self._process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
 
     def wait_until_killed(self) -> None:
-        """Until the process has killed itself at the moment it was told."""
+        """Wait until the process has killed itself at the step named to it."""
         _, errors = self._process.communicate(timeout=PATIENCE_S)
         assert self._process.returncode == -9, errors
 

@@ -1,7 +1,7 @@
 """The matrix of permissions: each request of access_requests.py by each user, and what the server answered.
 
 Of an answer remain its error codes, its AuthorizedOperations, the names of the things in it and whether ids, leaders
-and states are told: what says whether a denial gives away more than Kafka's does. What Apache Kafka 4.3.1 answered is
+and states are present. They show whether a denial gives away more than Kafka does. What Apache Kafka 4.3.1 answered is
 in kafka_access_answers.json; to write it down anew:
 
     OTTLA_TEST_KAFKA=1 OTTLA_RECORD=1 python -m pytest tests/interop/test_access_like_kafka.py

@@ -62,7 +62,7 @@ class SecuredKafka(Kafka):
         ]
 
     def add_user(self, user: str, password: str) -> None:
-        """A user who logs in by SCRAM; one who is there gets another password."""
+        """Create a user for SCRAM, or change the password of an existing one."""
         with Admin(bootstrap_servers=self.bootstrap) as admin:
             for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
                 admin.set_scram_password(user, password, mechanism=mechanism)

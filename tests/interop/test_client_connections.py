@@ -31,7 +31,7 @@ HANDSHAKE = ApiVersionsResponse(
 
 
 class SilentBroker:
-    """Answers ApiVersions, if it is told to, and nothing else."""
+    """Answers ApiVersions if asked to, and nothing else."""
 
     def __init__(self, *, shakes_hands: bool) -> None:
         self.address = ""

@@ -1,4 +1,4 @@
-"""Our clients on an Apache Kafka 4.3.1 with secured listeners: who is let in, and what the others are told.
+"""Our clients on an Apache Kafka 4.3.1 with secured listeners: which clients may log in, and the errors of the others.
 
 OTTLA_INTEROP_ALL=1 runs them: they take half a minute. What needs no broker is in tests/unit/client.
 """
@@ -133,7 +133,7 @@ REFUSED: list[tuple[str, Way, type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("way", "kind", "expected"), [one[1:] for one in REFUSED], ids=[one[0] for one in REFUSED])
-def test_who_is_not_let_in_learns_it_at_once(
+def test_a_refused_client_gets_its_error_at_once(
     kafka: SecuredKafka, topic: str, way: Way, kind: type[Exception], expected: str
 ) -> None:
     """At once: none of these waits for delivery.timeout.ms, default.api.timeout.ms or a poll without end."""

@@ -173,7 +173,7 @@ def a_second_member_makes_the_group_rebalance(script: Script) -> None:
     follower = second_join()
     assert leader["leader"] == first
     second = follower["member_id"]
-    script.note("everyone is told to join, the leader has not assigned")
+    script.note("all members are asked to join, the leader has not assigned")
     script.ask("describe_groups", 6, groups=[group])
     script.ask("heartbeat", 4, group_id=group, generation_id=2, member_id=second)
     script.ask("heartbeat", 4, group_id=group, generation_id=1, member_id=second)

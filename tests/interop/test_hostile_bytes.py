@@ -23,7 +23,7 @@ from tests.interop.servers import API_VERSIONS_V0, METADATA_V1_ALL_TOPICS, Serve
 
 MIB = 1024 * 1024
 AT_ONCE_S = 15 if os.environ.get("OTTLA_INTEROP_ALL") == "1" else 100
-"""An answer that waits for somebody else never comes. How soon one comes is asked when there is no other work."""
+"""An answer that waits for another connection never comes. How soon one comes is asked when there is no other work."""
 
 
 @pytest.fixture(scope="module")

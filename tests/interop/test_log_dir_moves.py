@@ -50,7 +50,7 @@ class World(NamedTuple):
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """One log dir is named by a relative path; clients are told absolute ones, as by Kafka."""
+    """One log dir is named by a relative path; answers name absolute paths, as Kafka's do."""
     folders = [str(tmp_path_factory.mktemp(name)) for name in ("one", "two")]
     with (
         Broker(data=f"{os.path.relpath(folders[0])},{folders[1]}") as broker,

@@ -106,9 +106,9 @@ class MixedCluster:
             assert time.monotonic() < end, f"{found} is not {expected}\n{said}"
             time.sleep(0.1)
 
-    def until_all_in_sync(self, topic: str, everybody: list[int]) -> None:
+    def until_all_in_sync(self, topic: str, all_ids: list[int]) -> None:
         end = time.monotonic() + PATIENCE_S
-        while any(isr != everybody for _, isr in self.in_sync(topic)):
+        while any(isr != all_ids for _, isr in self.in_sync(topic)):
             assert time.monotonic() < end, self.in_sync(topic)
             time.sleep(0.1)
 
@@ -207,7 +207,7 @@ def test_a_broker_that_was_away_catches_up_with_the_other_make(cluster: MixedClu
 
 
 def quorum_leader(tools: Toolbox, server: str) -> tuple[int, list[int]]:
-    """Who leads the controllers' quorum, and who votes, as Kafka's tool prints them."""
+    """The quorum's leader and voters as Kafka's tool prints them."""
     printed = tools("metadata-quorum", "--bootstrap-server", server, "describe", "--status").out
     said = dict(line.split(":", 1) for line in printed.splitlines() if ":" in line)
     return int(said["LeaderId"]), sorted(int(id) for id in re.findall(r'"id": (\d+)', said["CurrentVoters"]))
@@ -218,11 +218,11 @@ def test_controllers_of_both_makes_elect_each_other(makes: list[type[Server]], t
     cluster = MixedCluster(tmp_path, makes, voter_count=3)
     try:
         cluster.start_together()
-        everybody = [1, 2, 3]
+        all_ids = [1, 2, 3]
         for turn in range(3):
-            bootstrap = cluster.nodes[everybody[turn]].bootstrap
+            bootstrap = cluster.nodes[all_ids[turn]].bootstrap
             leader, voters = quorum_leader(tools, bootstrap)
-            assert voters == everybody
+            assert voters == all_ids
             topic = f"turn-{turn}"
             new = confluent_admin.NewTopic(topic, 2, 3, config={"min.insync.replicas": "2"})
             cluster.admin.create_topics([new])[topic].result(PATIENCE_S)
@@ -230,7 +230,7 @@ def test_controllers_of_both_makes_elect_each_other(makes: list[type[Server]], t
             cluster.nodes[leader].kill()
             cluster.produce(topic, COUNT)
             cluster.nodes[leader].start(PATIENCE_S)
-            cluster.until_all_in_sync(topic, everybody)
+            cluster.until_all_in_sync(topic, all_ids)
             assert cluster.consume(topic, 2 * COUNT, f"readers-{turn}") == list(range(2 * COUNT))
     finally:
         cluster.close()

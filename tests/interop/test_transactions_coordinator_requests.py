@@ -52,7 +52,7 @@ def a_producer_goes_on_with_its_own_epoch(script: Script) -> None:
         script.init_once(name, version, producer_id=first.id, producer_epoch=first.epoch)
         script.note("an epoch of the future")
         script.init_once(name, version, producer_id=first.id, producer_epoch=100)
-        script.note("a producer id of somebody else")
+        script.note("another producer's id")
         script.init_once(name, version, producer_id=first.id + 1_000_000, producer_epoch=0)
         script.note("an id without an epoch, an epoch without an id")
         script.init_once(name, version, producer_id=first.id, producer_epoch=-1)

@@ -100,7 +100,7 @@ def told(script: Script) -> str:
 @KEEPS
 @pytest.mark.parametrize("commits", [True, False])
 def test_a_prepared_transaction_is_found_and_ended_by_the_successor(script: Script, commits: bool) -> None:
-    """KIP-939: the outside coordinator remembers who prepared; the successor is told who did, and decides."""
+    """KIP-939: the external coordinator remembers the prepared producer; the successor learns its id."""
     script.topic()
     prepared, first = ongoing(script, "tx", keep_prepared_txn=True)
     assert first["ongoing_txn_producer_id"] == -1

@@ -85,7 +85,7 @@ class Scene(Groups):
 
 
 def is_joined(program: Program) -> bool:
-    """It was told its generation, and has not asked for its assignment yet."""
+    """It knows its generation and has not asked for its assignment yet."""
     return isinstance(program.member, ClassicMember) and program.member.state is State.JOINED
 
 

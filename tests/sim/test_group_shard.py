@@ -55,7 +55,7 @@ class Scene:
     def settle(self) -> None:
         self.world.produce()
         assert self.world.run(30_000, lambda: self.world.is_settled({GROUP: [TOPIC]})), self.members
-        self.world.run(2_000)  # everybody has heard of it
+        self.world.run(2_000)  # every member has seen it
         self.world.check_replay()
         self.world.check_offsets()
 
@@ -91,7 +91,7 @@ def test_a_group_is_upgraded_and_downgraded_and_every_partition_stays_owned() ->
 
 
 def test_the_rebalance_of_a_downgrade_is_not_forgotten_when_the_coordinator_dies_before_it() -> None:
-    """Those who left are not in the downgraded group's record: no session runs out that would start it again."""
+    """Members that left are not in the downgraded group's record: no later end of a session starts a rebalance."""
     scene = Scene()
     scene.classic()
     modern = scene.consumer()

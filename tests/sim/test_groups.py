@@ -331,7 +331,7 @@ def test_a_disk_that_is_full_in_the_middle_of_a_sync_holds_the_group_up_and_lose
     assert all(scene.committed()[partition] >= offset for partition, offset in before.items())
 
 
-def test_a_log_dir_that_fails_in_the_middle_of_a_sync_sends_everybody_away() -> None:
+def test_a_log_dir_that_fails_in_the_middle_of_a_sync_ends_all_requests() -> None:
     """The failed write takes the whole shard away; what it decided must not be handed back to it."""
     scene = new_scene(properties={"log.dirs": "/data,/second", "offsets.topic.num.partitions": "2"})
     device = scene.host.device

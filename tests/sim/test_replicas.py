@@ -48,7 +48,7 @@ def test_a_leader_dies(sim: Cluster) -> None:
     assert sim.leader("topic") != old
 
 
-def test_who_asks_right_after_a_leader_died_is_told_the_next_one(sim: Cluster) -> None:
+def test_metadata_right_after_a_leaders_death_names_the_next_leader(sim: Cluster) -> None:
     """librdkafka asks once, when its connection breaks, and then not for a second."""
     old = sim.leader("topic")
     old_id = sim.names.index(old) + 1

@@ -26,7 +26,7 @@ def history(*, is_commit: bool | None = None) -> tuple[TransactionHistory, Attem
         made.acknowledge(partition, 0, [content])
     attempt.is_commit_asked = is_commit is not False
     if is_commit is not None:
-        made.conclude(attempt, is_commit, CLIENT, "told so")
+        made.conclude(attempt, is_commit, CLIENT, "the coordinator said so")
     return made, attempt
 
 
@@ -57,7 +57,7 @@ def test_an_aborted_read_is_found_out() -> None:
     made, attempt = history()
     made.see(A, 0, 2, {0: ONE})
     with pytest.raises(Violation, match="aborted-read"):
-        made.conclude(attempt, False, CLIENT, "told so")
+        made.conclude(attempt, False, CLIENT, "the coordinator said so")
 
 
 def test_a_torn_transaction_is_found_out() -> None:

@@ -347,7 +347,7 @@ def test_a_prepared_transaction_waits_for_its_coordinator_over_timeouts_and_cras
     attempt.is_commit_asked = is_commit
     end = successor.end_request(is_commit=is_commit)
     assert scene.late(end, 5) == [ErrorCode.NONE]
-    scene.history.conclude(attempt, is_commit, CLIENT, "told so")
+    scene.history.conclude(attempt, is_commit, CLIENT, "the coordinator said so")
     scene.check()
     assert scene.late(end, 5) == [ErrorCode.NONE], "a retry"
     scene.run(successor.init())

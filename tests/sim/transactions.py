@@ -114,7 +114,7 @@ class Scene:
     async def end(self, producer: TransactionalProducer, attempt: Attempt, *, is_commit: bool = True) -> None:
         attempt.is_commit_asked = is_commit
         await producer.end(is_commit=is_commit)
-        self.history.conclude(attempt, is_commit, CLIENT, "it was told so")
+        self.history.conclude(attempt, is_commit, CLIENT, "the coordinator said so")
 
     async def transact(
         self, producer: TransactionalProducer, *partitions: Partition, is_commit: bool = True, key: str = "key"

@@ -31,7 +31,7 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 @cache
 def official_jars() -> str | None:
-    """The jars, or None where they cannot be had."""
+    """The jars, or None if they are not available."""
     named = os.environ.get("OTTLA_SPARK_KAFKA_JARS")
     folder = Path(named) if named else Path.home() / ".cache" / f"spark-kafka-{pyspark.__version__}"
     if not named and not folder.is_dir():

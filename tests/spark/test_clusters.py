@@ -166,7 +166,7 @@ def test_spark_connect(topics: Topics, tmp_path: Path) -> None:
     assert len(topics.values(outgoing)) == 50
 
 
-@pytest.mark.skipif(official_jars() is None, reason="Spark's Kafka connector cannot be had")
+@pytest.mark.skipif(official_jars() is None, reason="Spark's Kafka connector is not available")
 def test_sparks_own_connector_in_real_time_mode(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
     """Milliseconds from topic to topic: a Python source cannot do that; this connector can."""
     incoming, outgoing = topics.new(1), topics.new(1)

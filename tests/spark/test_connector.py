@@ -19,7 +19,7 @@ from ottla.spark.registration import register
 from tests.spark.conftest import SPARKS_LIMIT, Read, Stream, Topics
 from tests.spark.official import official_jars
 
-needs_official = pytest.mark.skipif(official_jars() is None, reason="Spark's Kafka connector cannot be had")
+needs_official = pytest.mark.skipif(official_jars() is None, reason="Spark's Kafka connector is not available")
 
 
 def in_order(frame: Any, *columns: str) -> list[tuple[Any, ...]]:

@@ -215,7 +215,8 @@ def test_another_query_under_the_same_name_begins_anew(topics: Topics, new_drive
 def test_a_decided_batch_waits_for_a_driver_that_stays_away(
     is_two_phase: bool, tmp_path: Path, dies_at: Callable[[str, int], None]
 ) -> None:
-    """Longer than the transactions' timeout: with two-phase commit it waits; without, the loss is told."""
+    """Dead for longer than the transactional timeout: with two-phase commit no record is lost, without it the loss
+    is reported."""
     overrides = ["transaction.abort.timed.out.transaction.cleanup.interval.ms=50"]
     if is_two_phase:
         overrides.append("transaction.two.phase.commit.enable=true")

@@ -111,7 +111,7 @@ def check(database: Database, table: str, scd: int) -> None:
 def test_sqlite_has_the_last_value_of_each_key_though_each_batch_dies_at_every_step(tmp_path: Path) -> None:
     jar = single_jar(SQLITE, "OTTLA_SQLITE_JAR")
     if jar is None:
-        pytest.skip(f"SQLite's JDBC driver {SQLITE} cannot be had (OTTLA_SQLITE_JAR names it)")
+        pytest.skip(f"SQLite's JDBC driver {SQLITE} is not available (OTTLA_SQLITE_JAR names it)")
     check_changes(jar, f"jdbc:sqlite:{tmp_path}/people.db")
 
 
@@ -148,7 +148,7 @@ def test_mariadb_has_the_last_value_of_each_key_though_each_batch_dies_at_every_
 ) -> None:
     jar = single_jar(driver, "OTTLA_MYSQL_JAR" if driver == MYSQL else "OTTLA_MARIADB_JAR")
     if jar is None:
-        pytest.skip(f"the JDBC driver {driver} cannot be had")
+        pytest.skip(f"the JDBC driver {driver} is not available")
     parameters = "user=root&createDatabaseIfNotExist=true&permitMysqlScheme"
     check_changes(jar, f"jdbc:mysql://127.0.0.1:{maria}/shop?{parameters}", *more)
 

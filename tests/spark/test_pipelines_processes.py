@@ -291,7 +291,7 @@ def database() -> Iterator[Database]:
 def jar() -> str:
     found = single_jar(DRIVER, "OTTLA_POSTGRESQL_JAR")
     if found is None:
-        pytest.skip(f"PostgreSQL's JDBC driver {DRIVER} cannot be had (OTTLA_POSTGRESQL_JAR names it)")
+        pytest.skip(f"PostgreSQL's JDBC driver {DRIVER} is not available (OTTLA_POSTGRESQL_JAR names it)")
     return found
 
 

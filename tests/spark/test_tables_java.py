@@ -26,7 +26,7 @@ pytestmark = [
 def test_iceberg_itself_reads_what_was_written_and_compacted(tmp_path: Path) -> None:
     jar = single_jar(ICEBERG, "OTTLA_ICEBERG_JAR")
     if jar is None:
-        pytest.skip(f"{ICEBERG} cannot be had (OTTLA_ICEBERG_JAR names it)")
+        pytest.skip(f"{ICEBERG} is not available (OTTLA_ICEBERG_JAR names it)")
     catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}"}
     settings = TableSettings("iceberg", "shop.orders", catalog, partition_by=("country",))
     prepare_table(settings, SCHEMA)

@@ -39,7 +39,7 @@ def cluster(shared: Cluster) -> Iterator[Cluster]:
 
 
 def wait_until_all_are_there(cluster: Cluster, admin: AdminClient) -> None:
-    """Until clients are told of every node, where it is: one that was slow to answer is fenced for a moment."""
+    """Wait until metadata lists every node: a node that answers slowly is fenced for a moment."""
     nodes = {node.id: node.port for node in cluster}
     end = time.monotonic() + PATIENCE_S
     while (found := {id: one.port for id, one in admin.list_topics(timeout=PATIENCE_S).brokers.items()}) != nodes:

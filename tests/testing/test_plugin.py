@@ -91,7 +91,7 @@ def test_the_plugin_can_be_switched_off(pytester: pytest.Pytester) -> None:
 
 
 def test_the_plugin_imports_nothing_but_itself() -> None:
-    """pytest loads it in every run of everybody who has Ottla installed."""
+    """pytest loads the plugin in every run on a machine that has Ottla installed."""
     script = (
         "import sys, pytest; before = set(sys.modules); import ottla.testing.plugin; "
         "print(*sorted(set(sys.modules) - before))"

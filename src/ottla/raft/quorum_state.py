@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ottla.wire.primitives import ZERO_UUID, parse_uuid, uuid_text
 
-NOBODY = -1
+NO_REPLICA = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +19,13 @@ class QuorumState:
     """The election state of one voter. At most one of leader and vote is known: a voter with a leader does not vote."""
 
     leader_epoch: int = 0
-    leader_id: int = NOBODY
-    voted_id: int = NOBODY
+    leader_id: int = NO_REPLICA
+    voted_id: int = NO_REPLICA
     voted_directory_id: bytes = ZERO_UUID
 
     def led_by(self, leader_id: int, epoch: int) -> QuorumState:
         """The state once an epoch has a leader. Epochs only grow."""
-        assert epoch > self.leader_epoch or (epoch == self.leader_epoch and self.leader_id in (NOBODY, leader_id))
+        assert epoch > self.leader_epoch or (epoch == self.leader_epoch and self.leader_id in (NO_REPLICA, leader_id))
         return QuorumState(leader_epoch=epoch, leader_id=leader_id)
 
 

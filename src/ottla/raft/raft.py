@@ -54,7 +54,7 @@ from ottla.raft.messages import (
     refused,
     vote_request,
 )
-from ottla.raft.quorum_state import NOBODY, QuorumState
+from ottla.raft.quorum_state import NO_REPLICA, QuorumState
 from ottla.raft.roles import Candidate, Election, Follower, Prospective, Resigned, Role, Unattached
 from ottla.raft.voter_changes import CHANGES, VoterChanges, join_request, update_voter_request
 from ottla.raft.voters import Voter, Voters
@@ -161,7 +161,7 @@ class Raft:
         self._defeats = 0
         self._asked = 0
         self._leaders_high_watermark: int | None = None
-        self.last_answer = NOBODY, 0
+        self.last_answer = NO_REPLICA, 0
         """The leader whose answer to a fetch came last, and when."""
         self._voters_end_offset = log.end_offset
         """Once everything before it is committed, the log's last voters are committed, too."""
@@ -177,7 +177,7 @@ class Raft:
 
     @property
     def leader_id(self) -> int:
-        return self.state.leader_id if not isinstance(self.role, Resigned) else NOBODY
+        return self.state.leader_id if not isinstance(self.role, Resigned) else NO_REPLICA
 
     @property
     def is_leader(self) -> bool:
@@ -344,8 +344,8 @@ class Raft:
         self._ask_voters(self.epoch, is_preliminary=True)
 
     def _stand(self, now: int) -> None:
-        self._persist(QuorumState(self.epoch + 1, NOBODY, self.id, self.directory_id))
-        self._do(LeaderChanged(NOBODY, self.epoch))
+        self._persist(QuorumState(self.epoch + 1, NO_REPLICA, self.id, self.directory_id))
+        self._do(LeaderChanged(NO_REPLICA, self.epoch))
         self.role = Candidate(now + self._election_ms(), [self.id])
         if self._votes(self.role) >= self.voters.majority:
             self._lead(self.role, now)
@@ -380,7 +380,7 @@ class Raft:
             return
         if asked.pre_vote != isinstance(role, Prospective):
             return
-        if not row.vote_granted and self.state.leader_id == NOBODY:
+        if not row.vote_granted and self.state.leader_id == NO_REPLICA:
             self._learn_of_leader(row.leader_id, row.leader_epoch, now)
         if self.role is role and request.voter_id in self.voters.by_id:
             role.count(request.voter_id, row.vote_granted)
@@ -437,7 +437,7 @@ class Raft:
         if row.pre_vote and isinstance(self.role, Prospective) and theirs == ours and row.replica_id < self.id:
             is_granted = False  # two replicas with pre-votes at the same time would both stand, and split the votes
         if is_granted and not row.pre_vote:
-            self._persist(QuorumState(self.epoch, NOBODY, row.replica_id, row.replica_directory_id))
+            self._persist(QuorumState(self.epoch, NO_REPLICA, row.replica_id, row.replica_directory_id))
             if isinstance(self.role, Unattached | Prospective):
                 self.role = Unattached(now + self._election_ms())
         self._reply(token, refused(request, ErrorCode.NONE, self, vote_granted=is_granted))
@@ -453,9 +453,9 @@ class Raft:
             return not isinstance(role, Leader) and not (isinstance(role, Follower) and role.has_fetched)
         if isinstance(role, Leader | Resigned | Candidate):
             return self._voted_for(id, directory_id, False) and id != self.id
-        if state.voted_id != NOBODY:
+        if state.voted_id != NO_REPLICA:
             return self._voted_for(id, directory_id, False)
-        return state.leader_id == NOBODY
+        return state.leader_id == NO_REPLICA
 
     def _is_me(self, id: int, directory_id: bytes) -> bool:
         return id == self.id and (self.voters.kraft_version == 0 or directory_id in (self.directory_id, bytes(16)))
@@ -513,7 +513,7 @@ class Raft:
         order = sorted(leader.replicas, key=lambda id: (-leader.matched.get(id, 0), id))
         candidates = [self.voters.by_id[id] for id in order if id in self.voters.by_id]
         self.role = Resigned(now + self._election_ms())
-        self._do(LeaderChanged(NOBODY, self.epoch))
+        self._do(LeaderChanged(NO_REPLICA, self.epoch))
         for voter in candidates:
             to = self.destination(voter.id)
             if to is not None:
@@ -528,7 +528,7 @@ class Raft:
             self._reply(token, refused(request, ErrorCode.FENCED_LEADER_EPOCH, self))
         elif request.voter_id >= 0 and not self._is_me(request.voter_id, row.voter_directory_id):
             self._reply(token, refused(request, ErrorCode.INVALID_VOTER_KEY, self))
-        elif row.leader_epoch == self.epoch and self.state.leader_id not in (NOBODY, row.leader_id):
+        elif row.leader_epoch == self.epoch and self.state.leader_id not in (NO_REPLICA, row.leader_id):
             self._reply(token, refused(request, ErrorCode.INVALID_REQUEST, self))
         else:
             if request.leader_endpoints:
@@ -560,7 +560,7 @@ class Raft:
         """No leader is known: in a later epoch, or in the same one if an observer's leader is silent."""
         if epoch is not None and epoch > self.epoch:
             self._persist(QuorumState(epoch))
-            self._do(LeaderChanged(NOBODY, epoch))
+            self._do(LeaderChanged(NO_REPLICA, epoch))
         self.role = Unattached(now + (self._election_ms() if self.is_voter else 0))
 
     def _learn(self, leader_id: int, epoch: int, now: int) -> None:
@@ -570,12 +570,12 @@ class Raft:
         self._learn_of_leader(leader_id, epoch, now)
 
     def _learn_of_leader(self, leader_id: int, epoch: int, now: int) -> None:
-        if leader_id == NOBODY or leader_id == self.id or epoch != self.epoch:
+        if leader_id == NO_REPLICA or leader_id == self.id or epoch != self.epoch:
             return
         role = self.role
         if isinstance(role, Leader | Resigned) or (isinstance(role, Follower) and role.leader.id == leader_id):
             return
-        if self.state.leader_id not in (NOBODY, leader_id):
+        if self.state.leader_id not in (NO_REPLICA, leader_id):
             return
         self._follow(leader_id, epoch, now)
 

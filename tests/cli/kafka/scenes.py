@@ -119,7 +119,7 @@ Tools = Callable[[str, list[str], str], tuple[int, str, str]]
 
 
 class Stage:
-    """Where a scene is played: a server, a folder for its files, and somebody's tools."""
+    """Where a scene is played: a server, a folder for its files, and the tools of Kafka or of Ottla."""
 
     def __init__(self, run: Tools, places: dict[str, str], kill_node: Callable[[int], None] | None = None) -> None:
         self._run = run

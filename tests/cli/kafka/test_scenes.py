@@ -53,7 +53,7 @@ def play(name: str, folder: Path, kind: str, originals: Toolbox | None = None) -
         for number, (command, attempt) in enumerate(stage.play(scene)):
             expected = scene.printed[number]
             printed = _as_of_4_3(attempt().text())
-            # A broker of Kafka's learns of a change a little later than who made it.
+            # A Kafka broker applies a change a little after its client got the answer.
             ends_at = time.monotonic() + SETTLE_SECONDS
             while printed != expected and READING.search(command) and time.monotonic() < ends_at:
                 time.sleep(0.1)

@@ -85,7 +85,7 @@ class Shell:
 
 
 class Console:
-    """A program on a terminal that somebody types at."""
+    """A program on a terminal with typed input."""
 
     def __init__(self, process: subprocess.Popen[bytes], terminal: int) -> None:
         self._process = process

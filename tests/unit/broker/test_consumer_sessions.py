@@ -125,7 +125,7 @@ def test_a_byte_limit_starves_no_partition(world: World, consumer: Consumer) -> 
     assert seen == [0, 1, 2, 3, 4]
 
 
-def test_whose_epoch_is_over_is_told(world: World) -> None:
+def test_a_fetch_with_an_old_leader_epoch_is_refused(world: World) -> None:
     wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100, current_leader_epoch=3)
     topics = [FetchTopic(topic_id=ID, partitions=[wanted])]
     caller = Caller("app", CLIENT, 1, 15)
@@ -195,7 +195,9 @@ def test_what_is_forgotten_is_not_told(world: World, consumer: Consumer) -> None
 
 
 @pytest.mark.parametrize(("rack", "expected"), [("", 0), ("r1", PARTITIONS)])
-def test_who_names_a_rack_has_everything_looked_at(world: World, consumer: Consumer, rack: str, expected: int) -> None:
+def test_a_fetch_with_a_rack_looks_at_every_partition(
+    world: World, consumer: Consumer, rack: str, expected: int
+) -> None:
     """Which replica is nearest may change without news of the partition."""
     request = FetchRequest(session_id=consumer.id, session_epoch=consumer.epoch, rack_id=rack)
     assert len(world.fetch_sessions.open(request, uses_topic_ids=True, now=0).partitions) == expected

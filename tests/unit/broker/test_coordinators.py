@@ -80,7 +80,7 @@ class Counting:
         return CoordinatorDecision([], None)
 
     def wake(self, name: str, call: Any) -> CoordinatorDecision[Any]:
-        """Answers who waits, with a record."""
+        """Write a record that answers the waiting request."""
         answers = [Answer(waiter, JoinGroupResponse(member_id="m", generation_id=4)) for waiter in self.waiting]
         self.waiting = []
         return CoordinatorDecision([(name, 1)], "woken", answers=answers)
@@ -334,7 +334,7 @@ def test_a_first_decision_that_cannot_be_written_has_not_happened(
     asyncio.run(scenario())
 
 
-def test_a_failed_append_sends_everybody_away_and_loads_the_log_anew(
+def test_a_failed_append_refuses_all_waiters_and_reloads_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -357,7 +357,7 @@ def test_a_failed_append_sends_everybody_away_and_loads_the_log_anew(
     asyncio.run(scenario())
 
 
-def test_those_whom_a_failed_decision_would_have_answered_are_sent_away(
+def test_a_failed_decision_refuses_the_waiters_that_it_would_have_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -581,7 +581,7 @@ def test_half_of_a_decision_is_worse_than_none(tmp_path: Path, monkeypatch: pyte
     asyncio.run(scenario())
 
 
-def test_a_shard_that_somebody_asks_for_is_loaded_first(tmp_path: Path) -> None:
+def test_a_shard_with_a_waiting_request_is_loaded_first(tmp_path: Path) -> None:
     async def scenario() -> None:
         world = World(tmp_path, partition_count=4)
         for index in range(4):

@@ -188,9 +188,7 @@ class Producing(Enum):
 
 
 @pytest.mark.parametrize("producing", Producing)
-def test_the_pause_after_a_large_answer_is_for_those_who_do_not_wait_for_theirs(
-    tmp_path: Path, producing: Producing
-) -> None:
+def test_the_pause_after_a_large_answer_is_for_producers_that_send_ahead(tmp_path: Path, producing: Producing) -> None:
     async def scene(world: FollowedWorld) -> None:
         one, other = Follower(world, 2), Follower(world, 3)
         world.produce(acks=1)

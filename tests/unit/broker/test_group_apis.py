@@ -127,7 +127,7 @@ class World:
     async def commit(
         self, *offsets: tuple[int, int], group: str = "g", topic: str = "t", version: int = 9
     ) -> list[int]:
-        """Error codes of a commit by someone who is no member, by partition."""
+        """Partition -> error code of a commit by a client that is no member."""
         request = OffsetCommitRequest(
             group_id=group,
             topics=[
@@ -182,9 +182,7 @@ def test_a_coordinator_is_the_leader_of_the_groups_partition(tmp_path: Path, ver
     run(scenario, tmp_path)
 
 
-def test_the_first_who_looks_for_a_coordinator_has_the_topic_created(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_request_for_a_coordinator_creates_its_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(world: World) -> None:
         async def create(self: GroupCoordinator) -> None:
             created = self.creatable_topic()

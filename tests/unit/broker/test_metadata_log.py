@@ -174,7 +174,7 @@ def test_a_snapshot_that_the_leader_sent_meanwhile_replaces_ones_own(tmp_path: P
 
 
 def test_what_the_quorum_writes_for_itself_counts_as_applied(tmp_path: Path) -> None:
-    """Found by a seed: who got it in a snapshot seemed to know more than those who were there."""
+    """Found by a seed: a voter that loaded a snapshot had applied more than the voters that wrote its records."""
     use(tmp_path, LEVEL, topic(1))
     started = Started(tmp_path)
     run(started.lead())

@@ -29,7 +29,7 @@ VERSIONS = (8, 9, 10)
 
 
 class Commits(World):
-    """Two groups: `g`, which exists because somebody committed to it, and `m` with one member."""
+    """Two groups: `g`, which exists because of a commit, and `m` with one member."""
 
     def __init__(self, path: Path, **settings: str) -> None:
         settings.setdefault("group.initial.rebalance.delay.ms", "0")

@@ -308,7 +308,7 @@ def test_the_first_batch_comes_whole_even_if_it_is_larger_than_the_limit(world: 
     assert values(response) == {0: [b"x" * 1000], 1: []}
 
 
-def test_a_client_with_another_leader_epoch_learns_who_is_behind(world: World) -> None:
+def test_a_client_with_another_leader_epoch_learns_which_side_is_behind(world: World) -> None:
     def ask(epoch: int) -> Callable[[], FetchResponse]:
         request = FetchRequest(
             session_epoch=-1,
@@ -330,7 +330,7 @@ def test_an_incremental_fetch_tells_only_what_changed(world: World) -> None:
     assert nothing.responses == []
     world.produce((1, batch(b"a")))
     assert values(world.fetch(session_id=first.session_id, session_epoch=2)) == {1: [b"a"]}
-    # It was told of the new high watermark; it has not moved its offset, so the data comes again.
+    # The answer had the new high watermark; the offset has not moved, so the data comes again.
     assert values(world.fetch((1, 1), session_id=first.session_id, session_epoch=3)) == {}
 
 

@@ -119,7 +119,7 @@ def test_a_full_disk_refuses_the_batch_and_answers_the_others(tmp_path: Path) ->
     assert world.log(0).log_end_offset == 3
 
 
-def test_who_waits_for_the_partition_learns_of_the_batch(tmp_path: Path) -> None:
+def test_parked_fetches_of_the_partition_are_woken_by_the_batch(tmp_path: Path) -> None:
     world = World(tmp_path)
     told: list[int] = []
 

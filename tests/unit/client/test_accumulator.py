@@ -1,4 +1,4 @@
-"""Batches of a producer: when they close, who may be sent, what happens to those that fail."""
+"""Batches of a producer: when they close, which may be sent, what happens to failed ones."""
 
 from __future__ import annotations
 

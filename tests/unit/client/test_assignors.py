@@ -22,7 +22,7 @@ def partitions(topic: str, *numbers: int) -> list[TopicPartition]:
 
 
 def check_complete(assigned: Assignments, members: Mapping[str, MemberSubscription], counts: Mapping[str, int]) -> None:
-    """Every partition that somebody reads has exactly one owner, who reads it."""
+    """Every partition with a subscriber has exactly one owner, which is subscribed."""
     owners: dict[TopicPartition, str] = {}
     for member_id, given in assigned.items():
         for partition in given:
@@ -53,7 +53,7 @@ def test_range_puts_static_members_first_by_their_instance_id() -> None:
     assert assigned == {"z": partitions("x", 0), "y": partitions("x", 1), "a": partitions("x", 2)}
 
 
-def test_roundrobin_deals_all_topics_out_and_passes_over_who_does_not_read_one() -> None:
+def test_roundrobin_deals_all_topics_out_and_passes_over_unsubscribed_members() -> None:
     members = {"a": member("x"), "b": member("x", "y"), "c": member("x", "y", "z")}
     assigned = ASSIGNORS["roundrobin"].assign(members, {"x": 1, "y": 2, "z": 3})
     assert assigned == {
@@ -78,7 +78,7 @@ def test_more_members_than_partitions_leave_some_idle(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(ASSIGNORS))
 @pytest.mark.parametrize("seed", range(20))
-def test_every_partition_has_exactly_one_owner_who_reads_it(name: str, seed: int) -> None:
+def test_every_partition_has_exactly_one_subscribed_owner(name: str, seed: int) -> None:
     rng = Random(seed)
     counts = {f"t{number}": rng.randint(1, 7) for number in range(rng.randint(1, 5))}
     members = {

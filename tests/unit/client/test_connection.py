@@ -177,7 +177,7 @@ def test_requests_carry_the_client_id_and_the_highest_common_version() -> None:
     run(work)
 
 
-def test_everyone_who_waits_learns_that_the_connection_ended() -> None:
+def test_all_waiting_requests_learn_that_the_connection_ended() -> None:
     async def work() -> None:
         connection, pipe = connected()
         waiting = [connection.request(MetadataRequest(topics=[])) for _ in range(3)]
@@ -381,7 +381,7 @@ def test_a_connection_that_only_logs_in_again_is_idle() -> None:
     run(work)
 
 
-def test_a_renewal_that_is_refused_ends_the_connection_for_all_who_wait() -> None:
+def test_a_refused_renewal_ends_the_connection_for_all_waiting_requests() -> None:
     async def work() -> None:
         connection, pipe = logged_in()
         renewal = asyncio.ensure_future(connection._log_in_again())

@@ -72,7 +72,7 @@ def test_a_partition_that_is_paused_keeps_no_other_waiting() -> None:
     assert FetchTurns(MAX_WAIT_MS).wait_ms(NODE, [IDLE], [paused], False, 10_000) == PAUSE_MS
 
 
-def test_who_takes_all_at_once_has_the_next_fetch_under_way() -> None:
+def test_a_consumer_that_takes_all_at_once_has_the_next_fetch_under_way() -> None:
     turns = FetchTurns(MAX_WAIT_MS)
     turns.takes_all = True
     assert turns.wait_ms(NODE, [BUSY, BUSY], [], False, 10_000) == MAX_WAIT_MS

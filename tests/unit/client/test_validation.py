@@ -64,7 +64,7 @@ def test_what_was_handed_out_and_is_gone_is_an_error_unless_there_is_a_reset(
     error = state.compare(5, end_offset, end_epoch, NONE)
     assert isinstance(error, LogTruncated)
     assert (error.partition, error.offset, error.divergent_offset) == (PARTITION, 10, divergent)
-    assert state.needs_validation(5)  # until somebody seeks
+    assert state.needs_validation(5)  # until the application seeks
     assert state.compare(5, end_offset, end_epoch, EARLIEST) is None
     if divergent is None:
         assert state.position is None and state.reset is EARLIEST

@@ -1,4 +1,4 @@
-"""Which listeners are open to everybody."""
+"""Which listeners are open to other hosts without a login."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_sessions() -> None:
     user = sessions.logged_in(sessions.open(0.0), "User:ada", {}, 0.0)
     for number in range(MAX_SESSIONS + 5):
         last = sessions.open(float(number))
-    assert sessions.find(user.id, MAX_SESSIONS + 5.0) is user  # sessions that anybody can open do not end it
+    assert sessions.find(user.id, MAX_SESSIONS + 5.0) is user  # sessions of other users do not end it
     assert sessions.find(last.id, MAX_SESSIONS + 5.0) is last
     assert len(sessions._by_id) == MAX_SESSIONS
 

@@ -34,7 +34,7 @@ def make_sessions() -> Sessions:
     return Sessions(lambda: str(next(tokens)))
 
 
-def test_a_user_who_logs_in_often_ends_no_session_of_another_user() -> None:
+def test_many_logins_of_one_user_end_no_session_of_another_user() -> None:
     sessions = make_sessions()
     ada = sessions.logged_in(sessions.open(0), "User:ada", {}, 0)
     eve = [sessions.logged_in(sessions.open(1), "User:eve", {}, at) for at in range(1, MAX_SESSIONS + 2)]

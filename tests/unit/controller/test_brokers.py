@@ -146,7 +146,7 @@ def test_another_in_sync_replica_takes_over_at_shutdown() -> None:
     assert (partition(cluster, 1).isr, partition(cluster, 1).leader_epoch) == ((2, 3), 0)
 
 
-def test_an_eligible_replica_leads_before_anybody_else() -> None:
+def test_an_eligible_replica_leads_before_any_other() -> None:
     cluster = Cluster(1, 2, min_insync_replicas="2")
     cluster.create("t", [1, 2])
     epoch = cluster.image.brokers[2].epoch

@@ -30,7 +30,7 @@ def test_the_isr_shrinks_and_grows_without_a_new_leader_epoch(three: Cluster) ->
     assert (again.error_code, again.partition_epoch) == (0, 2)
 
 
-def test_who_leaves_below_min_insync_replicas_is_eligible_until_it_is_back(three: Cluster) -> None:
+def test_a_replica_that_leaves_below_min_insync_replicas_is_eligible_until_it_is_back(three: Cluster) -> None:
     propose(three, 1, [1, 2])
     propose(three, 1, [1])
     assert (partition_of(three).isr, partition_of(three).elr) == ((1,), (2,))

@@ -276,7 +276,7 @@ class Consumer:
     said: Partitions | None = None
     """What it last said that it owns."""
     must_say_all: bool = False
-    """After an answer that did not come, a client repeats everything, and is told everything."""
+    """After a lost answer, a client sends all its fields again and gets all of its assignment."""
 
     def beat(self) -> ErrorCode:
         is_full = self.epoch == 0 or self.must_say_all

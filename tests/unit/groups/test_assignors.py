@@ -76,7 +76,7 @@ def test_range_leaves_members_idle_when_there_are_more_of_them_than_partitions()
     assert ASSIGNORS["range"](group(dict.fromkeys("abc", (A,)), {A: 2})) == {"a": {A: (0,)}, "b": {A: (1,)}, "c": {}}
 
 
-def test_uniform_gives_everyone_the_same_number() -> None:
+def test_uniform_gives_every_member_the_same_number() -> None:
     assignments = ASSIGNORS["uniform"](group(dict.fromkeys("abc", (A, B)), {A: 5, B: 6}))
     assert sizes(assignments) == [3, 4, 4]
     assert len(owners(assignments)) == 11
@@ -131,7 +131,7 @@ def test_a_partition_that_a_topic_no_longer_has_is_not_assigned() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_every_partition_with_a_subscriber_has_one_owner_who_is_subscribed(seed: int) -> None:
+def test_every_partition_with_a_subscriber_has_one_subscribed_owner(seed: int) -> None:
     rng = Random(seed)
     counts = {bytes([topic]) * 16: rng.randrange(1, 12) for topic in range(1, rng.randrange(2, 6))}
     assignments: dict[str, Assignment] = {}

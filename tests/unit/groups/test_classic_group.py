@@ -1,4 +1,4 @@
-"""A classic group as the rest of the shard sees it: who may commit, what may be deleted, what has expired."""
+"""A classic group as the rest of the shard sees it: which commits it takes, what may be deleted, what has expired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JoinGroup to classic groups: who is let in, under which id, and when a generation begins."""
+"""JoinGroup to classic groups: which members may join, under which id, and when a generation begins."""
 
 from __future__ import annotations
 
@@ -290,7 +290,7 @@ def test_a_group_that_all_members_leave_during_the_initial_delay_ends_up_empty()
     assert (value.generation, value.protocol, value.protocol_type, value.leader) == (1, None, "consumer", None)
 
 
-# --- what members are told
+# --- answers to members
 
 
 def test_only_the_leader_learns_of_the_members() -> None:
@@ -541,7 +541,7 @@ def test_members_of_a_full_group_may_join_again() -> None:
     assert first.response.generation_id == second.response.generation_id == 2
 
 
-def test_while_a_rebalance_is_prepared_those_who_come_first_get_the_places() -> None:
+def test_while_a_rebalance_is_prepared_the_first_members_get_the_places() -> None:
     classic = Classic(group_max_size=2)
     ids = [classic.join().response.member_id for _ in range(3)]
     first, second = classic.join(ids[0]), classic.join(ids[1])
@@ -570,7 +570,7 @@ def test_members_of_a_group_that_was_read_and_is_too_large_have_to_join_and_the_
 
 
 class Members(dict[str, ClassicMember]):
-    """Members that count how often somebody looks at all of them."""
+    """A dict of members that counts how often all of them are read."""
 
     scan_count = 0
 

@@ -157,7 +157,7 @@ def test_a_record_without_a_rebalance_timeout_has_the_session_timeout_for_it() -
     assert classic.group.generation == 7
 
 
-def test_a_written_group_that_names_a_leader_who_is_no_member_still_has_one() -> None:
+def test_a_written_group_whose_leader_is_no_member_still_has_one() -> None:
     classic = Classic()
     value = GroupMetadataValue(
         protocol_type="consumer",
@@ -191,7 +191,7 @@ def test_a_written_group_that_makes_no_sense_is_still_read() -> None:
     assert classic.group.state == "Empty"
 
 
-def test_everyone_who_waits_is_answered_when_the_coordinator_moves() -> None:
+def test_all_waiting_members_are_answered_when_the_coordinator_moves() -> None:
     classic = Classic()
     leader, follower = classic.stable(2)
     joining = classic.join(leader)
@@ -208,7 +208,7 @@ def test_everyone_who_waits_is_answered_when_the_coordinator_moves() -> None:
     assert classic.leave((follower, None)).code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_those_who_wait_for_an_assignment_are_answered_when_the_coordinator_moves() -> None:
+def test_members_that_wait_for_an_assignment_are_answered_when_the_coordinator_moves() -> None:
     classic = Classic()
     ids = [classic.join_as_new()[0] for _ in range(2)]
     classic.initial_delay()
@@ -286,7 +286,7 @@ def test_a_record_that_is_read_takes_the_place_of_a_group_that_was_prepared() ->
     assert classic.group.state == "Stable"
 
 
-def test_everyone_who_waits_is_answered_when_a_group_becomes_one_of_another_type() -> None:
+def test_all_waiting_members_are_answered_when_the_groups_type_changes() -> None:
     classic = Classic()
     group = downgraded(classic)
     group.await_join(group.members["one"], ParkedRequest("first", 9))

@@ -45,7 +45,7 @@ class Sequence:
         self.classic = Classic(group_max_size=5, group_initial_rebalance_delay_ms=3000)
         self.clients = [Client(name, self.rng) for name in range(7)]
         self.generations: dict[int, tuple[str, str, tuple[str, ...]]] = {}
-        """What was told of each generation: protocol, leader, members."""
+        """The answers of each generation: protocol, leader, members."""
 
     def run(self, step_count: int) -> None:
         actions = (
@@ -215,7 +215,7 @@ class Sequence:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_whatever_members_do_everyone_is_answered_once_and_the_group_becomes_stable(seed: int) -> None:
+def test_whatever_members_do_every_request_is_answered_once_and_the_group_becomes_stable(seed: int) -> None:
     sequence = Sequence(seed)
     sequence.run(400)
     sequence.settle()

@@ -1,4 +1,4 @@
-"""SyncGroup and Heartbeat of classic groups: who gets which assignment, and who is dropped for silence."""
+"""SyncGroup and Heartbeat of classic groups: the assignment of each member, and the removal of silent members."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_sync_to_a_missing_or_empty_group_is_from_an_unknown_member() -> None:
     assert classic.sync(pending, 0).code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_sync_of_somebody_else_is_refused() -> None:
+def test_a_sync_of_an_unknown_member_is_refused() -> None:
     classic = Classic()
     classic.stable()
     assert classic.sync("somebody", 1).code is ErrorCode.UNKNOWN_MEMBER_ID
@@ -151,7 +151,7 @@ def test_an_assignment_of_a_generation_that_has_passed_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "answered"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
@@ -164,14 +164,14 @@ def test_an_assignment_of_a_generation_that_has_passed_is_refused() -> None:
         (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
     ],
 )
-def test_an_assignment_that_cannot_be_written_reaches_no_member(error: ErrorCode, told: ErrorCode) -> None:
+def test_an_assignment_that_cannot_be_written_reaches_no_member(error: ErrorCode, answered: ErrorCode) -> None:
     classic = Classic()
     leader, follower = completing(classic)
     waiting = classic.sync(follower, 1)
     written = len(classic.written)
     classic.write_error = error
     brought = classic.sync(leader, 1, {leader: b"one", follower: b"two"})
-    assert brought.code is waiting.code is told
+    assert brought.code is waiting.code is answered
     assert brought.response.assignment == waiting.response.assignment == b""
     assert len(classic.written) == written
     assert classic.group.state == "PreparingRebalance"

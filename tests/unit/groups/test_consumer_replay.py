@@ -91,7 +91,7 @@ def test_sessions_begin_anew_after_a_restart() -> None:
     assert coordinator.group.state == "Empty"
 
 
-def test_who_had_to_revoke_still_has_to_after_a_restart() -> None:
+def test_a_member_that_had_to_revoke_still_has_to_after_a_restart() -> None:
     coordinator = Coordinator(topics={"t": 2})
     coordinator.heartbeat("a", 0, topics=["t"], rebalance_ms=10_000)
     coordinator.heartbeat("b", 0, topics=["t"])

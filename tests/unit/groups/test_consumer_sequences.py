@@ -94,7 +94,7 @@ class Life:
                     assert owners.get(claim) == client.id, f"{client.id} believes that it owns {claim}"
 
     def settle(self) -> None:
-        """Everyone sends heartbeats until the group is stable; those who died are gone by then."""
+        """All members send heartbeats until the group is stable; dead members have lost their sessions by then."""
         clients: list[Consumer | ClassicConsumer] = [*self.modern, *self.classic]
         for _ in range(30):
             self.coordinator.advance(2500)

@@ -58,13 +58,13 @@ def test_the_same_process_may_come_back_under_its_old_id() -> None:
     assert "a" in coordinator.group.members
 
 
-def test_an_instance_id_that_somebody_holds_is_not_released() -> None:
+def test_an_instance_id_in_use_is_not_released() -> None:
     coordinator = Coordinator(topics={"t": 1})
     coordinator.heartbeat("a", 0, topics=["t"], instance="i")
     assert code(coordinator.heartbeat("b", 0, topics=["t"], instance="i")) is ErrorCode.UNRELEASED_INSTANCE_ID
 
 
-def test_who_was_replaced_is_fenced() -> None:
+def test_a_replaced_static_member_is_fenced() -> None:
     coordinator = Coordinator(topics={"t": 1})
     coordinator.heartbeat("a", 0, topics=["t"], instance="i")
     coordinator.heartbeat("a", -2, instance="i")

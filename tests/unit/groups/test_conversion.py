@@ -113,7 +113,7 @@ def test_after_a_restart_the_group_is_what_it_became() -> None:
     assert coordinator.group.classic_count == 2
 
 
-def test_those_who_wait_in_a_rebalance_are_called_to_join_again() -> None:
+def test_members_that_wait_in_a_rebalance_are_called_to_join_again() -> None:
     coordinator, _ = upgrading()
     late = ClassicConsumer(coordinator, ["t"])
     waiting = late.join()

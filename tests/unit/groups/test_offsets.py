@@ -243,7 +243,7 @@ def test_a_transaction_commits_offsets_of_a_member_with_its_generation() -> None
     assert shard.commit_in_transaction(7, generation=1, member_id="stranger") == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_an_old_client_commits_in_a_transaction_without_saying_who_it_is() -> None:
+def test_an_old_client_commits_in_a_transaction_without_a_member_id() -> None:
     shard = Shard()
     shard.join()
 

@@ -224,7 +224,7 @@ def test_offsets_of_a_group_expire_from_the_moment_when_its_last_member_left() -
         heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id)
         reply = shard.machine.heartbeat(heartbeat, shard.call(3)).reply
         assert reply is not None and reply.error_code == NONE
-    assert shard.fetch() == (10, NONE), "20 minutes old, but somebody reads the topic"
+    assert shard.fetch() == (10, NONE), "20 minutes old, but the topic has a subscription"
     leave = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=member_id)])
     shard.append(shard.machine.leave_group(leave, shard.call(3)))
     assert shard.machine.state.groups["g"].state == "Empty"

@@ -65,7 +65,7 @@ class Waiting:
 
 
 @pytest.mark.parametrize("how", ["cancelled", "reached"])
-def test_who_waited_is_gone_at_once_when_the_deadline_is(clock: Clock, deadlines: Deadlines, how: str) -> None:
+def test_a_finished_deadline_does_not_keep_its_owner_alive(clock: Clock, deadlines: Deadlines, how: str) -> None:
     gc.disable()
     try:
         waiting = Waiting(deadlines)
@@ -134,7 +134,7 @@ def test_a_timer_serves_all_that_come_later_than_it(clock: Clock, deadlines: Dea
     assert clock.set_count == 1 and not clock.timers
 
 
-def test_one_whose_call_fails_does_not_keep_others_from_being_reached(clock: Clock, deadlines: Deadlines) -> None:
+def test_a_deadline_whose_call_fails_does_not_stop_later_deadlines(clock: Clock, deadlines: Deadlines) -> None:
     reached: list[int] = []
     deadlines.call_later(0.01, reached.__delitem__, 0)
     deadlines.call_later(0.01, reached.append, 2)

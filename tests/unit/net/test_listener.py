@@ -112,7 +112,7 @@ def test_an_address_with_a_limit_of_its_own_has_that() -> None:
     assert [world.connect("10.0.0.2").is_closed for _ in range(4)] == [False, False, False, True]
 
 
-def test_who_comes_too_soon_is_held_and_then_closed() -> None:
+def test_a_connection_over_its_hosts_rate_is_held_and_then_closed() -> None:
     world = World(lambda host: 700 if host == "10.0.0.1" else 0)
     held = world.connect("10.0.0.1")
     assert not held.is_closed and not world.channels()
@@ -123,7 +123,7 @@ def test_who_comes_too_soon_is_held_and_then_closed() -> None:
     assert not world.connect("10.0.0.2").is_closed and len(world.channels()) == 1
 
 
-def test_those_who_are_held_count_as_connections() -> None:
+def test_held_connections_count_as_connections() -> None:
     world = World(lambda host: 700, most=2)
     assert [world.connect("10.0.0.1").is_closed for _ in range(3)] == [False, False, True]
 

@@ -186,7 +186,7 @@ def test_a_connection_that_is_refused_is_told_at_once(other: OtherNode) -> None:
         (OSError(errno.ENETUNREACH, "no route"), False),
     ],
 )
-def test_who_cannot_be_connected_at_all_need_not_be_gone(other: OtherNode, error: OSError, is_closed: bool) -> None:
+def test_a_peer_that_cannot_be_connected_need_not_be_gone(other: OtherNode, error: OSError, is_closed: bool) -> None:
     other.connect_error = error
     other.ask(BrokerHeartbeatRequest())
     assert other.answers == [NoAnswer(is_closed=is_closed)]
@@ -199,14 +199,14 @@ def test_a_connection_that_refuses_to_say_its_versions_is_given_up(other: OtherN
     assert other.answers == [NoAnswer(is_closed=True)]
 
 
-def test_who_never_says_its_versions_has_not_answered(other: OtherNode) -> None:
+def test_a_peer_that_never_sends_its_versions_has_not_answered(other: OtherNode) -> None:
     other.ask(BrokerHeartbeatRequest())
     other.let_time_pass()
     assert other.is_closed
     assert other.answers == [NoAnswer(is_closed=False)]
 
 
-def test_a_look_at_who_refuses_or_is_silent_says_so(other: OtherNode) -> None:
+def test_a_look_reports_a_peer_that_refuses_or_is_silent(other: OtherNode) -> None:
     other.is_refusing = True
     other.peer.look(other.answers.append, timeout_ms=1000)
     other.peer.close()

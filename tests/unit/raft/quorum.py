@@ -122,7 +122,7 @@ class MemoryLog:
 
 
 class Asked:
-    """What somebody who is no replica asked, and was answered."""
+    """A request that did not come from a replica, and its response."""
 
     def __init__(self) -> None:
         self.response: Any = None
@@ -459,4 +459,4 @@ class Quorum:
         if len(everything) > len(self.committed):
             self.committed = list(everything)
         if node.is_up:
-            assert node.state == node.raft.state, "told of a state that is not on the disk"
+            assert node.state == node.raft.state, "a state was reported before it was on the disk"

@@ -47,7 +47,7 @@ def test_one_leads_soon_after_all_have_started(size: int) -> None:
     assert made.now < 700
 
 
-def test_what_is_written_reaches_everyone() -> None:
+def test_records_reach_every_voter_and_observer() -> None:
     made = quorum(observers=2)
     values = write(made, elect(made), 20)
     assert made.run(3000, lambda: all(committed_values(made, id) == values for id in made.nodes))
@@ -79,7 +79,7 @@ def test_followers_that_stand_together_do_not_split_the_votes(seed: int) -> None
     assert made.nodes[new].raft.epoch == made.nodes[old].raft.epoch + 1, "one election was enough"
 
 
-def test_who_is_not_there_is_not_waited_for() -> None:
+def test_a_missing_voter_does_not_delay_the_election() -> None:
     made = Quorum(3, Random(3))
     made.start(1)
     made.run(2_000)

@@ -115,7 +115,7 @@ def test_a_leader_that_is_removed_leads_until_the_others_have_it() -> None:
         ({"voter_directory_id": b"?" * 16}, ErrorCode.REQUEST_TIMED_OUT, "Aborted add voter operation for Replica"),
     ],
 )
-def test_who_cannot_be_added(change: dict[str, Any], code: ErrorCode, message: str) -> None:
+def test_voters_that_cannot_be_added(change: dict[str, Any], code: ErrorCode, message: str) -> None:
     made, leader = quorum(1, observers=1)
     found, text = answered(made, add(made, leader, 2, **change))
     assert found == code
@@ -137,7 +137,7 @@ def test_a_new_voter_must_answer_and_support_what_the_quorum_uses() -> None:
     )
 
 
-def test_who_cannot_be_removed() -> None:
+def test_voters_that_cannot_be_removed() -> None:
     made, leader = quorum(1, observers=1)
     for id, change, code in (
         (2, {}, ErrorCode.VOTER_NOT_FOUND),

@@ -113,7 +113,7 @@ def test_the_epoch_after_the_largest_is_one() -> None:
 
 
 class Waiting:
-    """A follower's fetch that waits, and what it was told."""
+    """A parked follower fetch, and the changes reported to it."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -145,7 +145,7 @@ def test_a_followers_session_looks_only_at_what_is_marked() -> None:
     first.partitions[2].grew()
     assert waiting.told == ["moved", "grew"], "the follower forgot this partition"
     cache.answered(session, [context.partitions[0]])
-    assert [partition.index for partition in session.ready] == [0, 1], "who returned data goes to the end of the line"
+    assert [partition.index for partition in session.ready] == [0, 1], "a partition that returned data moves to the end"
 
 
 def test_a_follower_has_asked_for_everything_in_its_session() -> None:
@@ -161,7 +161,7 @@ def test_a_follower_has_asked_for_everything_in_its_session() -> None:
     assert [partition.asked_at for partition in first.partitions] == [15, 8]
 
 
-def test_a_session_belongs_to_who_opened_it() -> None:
+def test_a_session_belongs_to_the_replica_that_opened_it() -> None:
     cache = sessions()
     session_id = cache.open(request(0), uses_topic_ids=True, now=0, replica_id=2).session_id
     for replica_id in (-1, 3):
@@ -186,7 +186,7 @@ def test_a_follower_takes_the_place_of_a_consumer_and_no_other_followers() -> No
     assert cache.open(request(0), uses_topic_ids=True, now=5).session_id == 0
 
 
-def test_who_watches_a_session_is_told_of_every_fetch_of_it() -> None:
+def test_a_watcher_sees_every_fetch_of_a_session() -> None:
     class Watcher:
         def __init__(self) -> None:
             self.epochs: list[int] = []

@@ -58,7 +58,7 @@ def test_what_the_whole_isr_has_is_committed() -> None:
     assert world.committed() == 10
 
 
-def test_nothing_is_committed_before_everyone_in_the_isr_has_been_heard_of() -> None:
+def test_nothing_is_committed_before_every_isr_member_has_fetched() -> None:
     world = World(start_offset=4)
     world.end_offset = 10
     world.fetch(2, 10)
@@ -148,7 +148,7 @@ def test_a_follower_about_to_join_holds_back_what_is_committed_unless_it_is_gone
     assert world.committed() == 12
 
 
-def test_who_falls_behind_is_left_out_once_the_controller_agrees() -> None:
+def test_a_follower_that_falls_behind_leaves_the_isr_once_the_controller_agrees() -> None:
     world = World()
     world.end_offset = 10
     world.fetch(2, 10, now=100)
@@ -229,7 +229,7 @@ def test_replicas_are_proposed_with_the_epochs_they_fetched_with() -> None:
     assert [world.leader.epoch_of(id) for id in (1, 2, 3)] == [100, 200, 300]
 
 
-def test_who_had_everything_when_the_log_grew_has_kept_up_until_it_asked_last() -> None:
+def test_a_follower_that_had_all_records_when_the_log_grew_kept_up_until_its_last_fetch() -> None:
     world = World()
     for replica_id in (2, 3):
         world.fetch(replica_id, 0, now=10)
@@ -239,7 +239,7 @@ def test_who_had_everything_when_the_log_grew_has_kept_up_until_it_asked_last() 
     assert world.leader.propose_shrink(4, 95_000) == (1, 2)
 
 
-def test_who_lagged_when_the_log_grew_has_not_kept_up_by_asking() -> None:
+def test_a_follower_that_lagged_when_the_log_grew_has_not_kept_up_by_fetching() -> None:
     world = World()
     world.end_offset = 4
     for replica_id in (2, 3):

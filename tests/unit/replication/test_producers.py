@@ -308,7 +308,7 @@ def test_any_damage_to_a_snapshot_is_seen() -> None:
     assert decode_snapshot(ProducerState().encode_snapshot()) == {}
 
 
-def test_clearing_forgets_everybody() -> None:
+def test_clearing_forgets_all_producers() -> None:
     partition = Partition()
     partition.send(0, is_transactional=True)
     partition.state.clear(50)

@@ -176,7 +176,7 @@ def test_history_has_each_version_with_its_start_and_end(place: TableSettings) -
 
 
 def expected(rules: ChangeRules, changes: list[Change]) -> list[tuple[Any, ...]]:
-    """What all changes make, one after the other, by the rules as they are told."""
+    """The table after all changes, applied one by one as the documentation says."""
     found: list[tuple[Any, ...]] = []
     for number in sorted({change[0] for change in changes}):
         mine = sorted((change[1:] for change in changes if change[0] == number), key=lambda change: change[1])

@@ -40,7 +40,7 @@ def test_a_flush_asked_for_just_after_another_ended_does_its_own_sync(tmp_path: 
     asyncio.run(scenario())
 
 
-def test_those_who_come_while_a_flush_runs_share_the_next(tmp_path: Path) -> None:
+def test_waiters_that_come_while_a_flush_runs_share_the_next(tmp_path: Path) -> None:
     async def scenario() -> None:
         log = new_log(tmp_path)
         syncs = 0

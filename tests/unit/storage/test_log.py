@@ -556,7 +556,7 @@ def test_truncating_before_the_log_starts_it_anew(tmp_path: Path) -> None:
 # --- flushing
 
 
-def test_one_sync_serves_all_who_wait(tmp_path: Path) -> None:
+def test_one_sync_serves_all_waiters(tmp_path: Path) -> None:
     disk = FailingDisk()
     log = new_log(tmp_path, disk)
 

@@ -41,7 +41,7 @@ def test_offsets_of_a_group_are_a_partition_like_any_other() -> None:
     assert coordinator.effects[0].partitions == (offsets,)
 
 
-def test_who_may_not_add_partitions() -> None:
+def test_producers_that_may_not_add_partitions() -> None:
     coordinator = Coordinator()
     assert coordinator.add((1, 0), A0) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert coordinator.add((1, 0), A0, transactional_id="") == ErrorCode.INVALID_REQUEST

@@ -131,7 +131,7 @@ class World:
             assert after.state in (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT), "T2"
         if before.is_prepared and not after.is_prepared and self.version == 2:
             _, told = self.outcomes[before.producer_id, before.producer_epoch]
-            assert set(before.partitions) <= told, "complete before all partitions were told"
+            assert set(before.partitions) <= told, "complete before all partitions have a marker"
 
     def settle(self) -> None:
         """All markers arrive at last: nothing stays undecided."""

@@ -1,4 +1,4 @@
-"""What the active controller knows of brokers without writing it down: who is alive, and who knows of a handover."""
+"""What the active controller keeps of brokers only in memory: which are alive, and which know of a handover."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_of_brokers_that_go_together_none_stays_in_sync(tmp_path: Path) -> None:
     [
         (8_000, 17_000),  # a whole session after it was last heard from
         (500, 11_000),  # long ago: it gets a second to find the new controller
-        (30_000, 19_000),  # no longer than everybody else
+        (30_000, 19_000),  # no longer than all others
     ],
 )
 def test_the_session_of_a_silent_leader_began_when_it_was_last_heard_from(heard_at: int, deadline: int) -> None:

@@ -1,4 +1,4 @@
-"""Other brokers by name: looked up beside the loop, and not each time somebody looks at them."""
+"""Other brokers by name: names are resolved beside the loop, and not anew for each look."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_name_is_looked_up_again_in_the_background() -> None:
     run_timed(scenario())
 
 
-def test_who_has_no_address_is_not_gone(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broker_without_an_address_is_not_gone(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         names = Names()
         names.server.error = OSError("no name server answers")

@@ -148,7 +148,7 @@ def test_no_request_waits_for_ever(tmp_path: Path) -> None:
     run_timed(scenario())
 
 
-def test_one_look_serves_all_who_ask_within_a_moment(tmp_path: Path) -> None:
+def test_one_look_answers_all_requests_of_the_same_moment(tmp_path: Path) -> None:
     async def scenario() -> None:
         world = World(tmp_path)
         for answer in await asyncio.gather(world.ask(), world.ask()):

@@ -130,7 +130,7 @@ def test_a_broker_that_answers_is_not_gone() -> None:
     assert world.breaks(OTHER, now=30), "that nothing came of the first suspicion does not excuse the second"
 
 
-def test_who_refuses_is_gone_though_no_connection_broke_here() -> None:
+def test_a_broker_that_refuses_is_gone_though_no_connection_broke_here() -> None:
     """A client's connection may break before the one of this broker does."""
     world = World()
     world.look(OTHER, Look.REFUSED)
@@ -144,10 +144,10 @@ def test_a_request_for_leaders_makes_this_broker_look_at_the_others() -> None:
     assert world.to_look_at(TWO_OTHERS_MS - 1) == [THIRD], "not again at once: many may ask"
     assert world.to_look_at(TWO_OTHERS_MS) == [OTHER, THIRD]
     world.register(THIRD, epoch=30, is_fenced=True)
-    assert world.to_look_at(TWO_OTHERS_MS) == [OTHER], "clients are not sent to who is fenced"
+    assert world.to_look_at(TWO_OTHERS_MS) == [OTHER], "fenced brokers are not looked at: no client is sent to them"
 
 
-def test_who_does_not_answer_is_not_waited_for_again_and_again() -> None:
+def test_a_silent_broker_is_not_waited_for_again_and_again() -> None:
     world = World()
     world.look(OTHER, Look.SILENT)
     assert world.suspicions.open_ids == []
@@ -162,7 +162,7 @@ def test_silence_does_not_end_a_suspicion() -> None:
     assert world.suspicions.open_ids == [OTHER]
 
 
-def test_news_of_who_is_fenced_already_is_none() -> None:
+def test_a_fenced_broker_is_not_suspected() -> None:
     world = World()
     world.register(OTHER, epoch=20, is_fenced=True)
     assert not world.breaks(OTHER)

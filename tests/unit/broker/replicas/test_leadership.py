@@ -1,4 +1,4 @@
-"""Whether a node still leads is known when everybody who could lead instead has asked again."""
+"""A node knows that it still leads when every replica that could lead instead has fetched again."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_fetch_that_was_on_its_way_does_not_count(world: World) -> None:
     run_timed(scenario())
 
 
-def test_who_asks_later_waits_for_later_fetches_and_shares_them(world: World) -> None:
+def test_later_requests_wait_for_later_fetches_and_share_them(world: World) -> None:
     async def scenario() -> None:
         world.shrink_isr(1, 2)
         world.wait(2)
@@ -188,7 +188,7 @@ def test_when_another_leader_is_known_no_request_waits(world: World) -> None:
     run_timed(scenario())
 
 
-def test_without_enough_in_sync_somebody_else_may_lead(world: World) -> None:
+def test_below_min_insync_replicas_leadership_is_not_confirmed(world: World) -> None:
     async def scenario() -> None:
         world.shrink_isr(1)
         world.need_in_sync(2)

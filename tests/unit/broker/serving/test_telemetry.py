@@ -175,7 +175,7 @@ def test_a_stored_subscription_that_cannot_be_read_is_left_out() -> None:
     assert telemetry.subscription_names == ["b"]
 
 
-def test_clients_are_offered_telemetry_while_somebody_subscribes_to_it(tmp_path: Path) -> None:
+def test_clients_are_offered_telemetry_while_a_subscription_exists(tmp_path: Path) -> None:
     async def scenario() -> None:
         ground = Ground(tmp_path)
         metadata, telemetry = make_metadata(ground), Telemetry()

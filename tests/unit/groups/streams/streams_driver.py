@@ -114,7 +114,7 @@ class Member:
         }
         self.version = 1
         self.is_slow = False
-        """It gives up no task that it was told to give up."""
+        """It keeps the tasks that the coordinator wants back."""
         self.endpoint: tuple[str, int] | None = None
         self.tags: dict[str, str] = {}
         self.endpoint_epoch = -1
