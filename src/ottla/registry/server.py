@@ -22,7 +22,7 @@ from ottla.registry.access import credentials_of, needs_of
 from ottla.registry.beside import Beside
 from ottla.registry.election import Election
 from ottla.registry.faults import Fault
-from ottla.registry.http_connections import KEPT_FOR_S, HttpConnections
+from ottla.registry.http_connections import KEPT_FOR_S, Answer, HttpConnections
 from ottla.registry.logins import REALM, Acls, Logins, User, cluster_login
 from ottla.registry.media_types import MEDIA_TYPE, answer_type, is_body_type
 from ottla.registry.rest import Request, Rest, is_plain
@@ -64,14 +64,14 @@ class RegistryServer:
     def __init__(self, config: RegistryConfig, settings: ClientSettings) -> None:
         self._config = config
         self._settings = settings
-        self._state = State(config.level)
-        self._rest = Rest(self._state, is_timed=True)
+        self.state = State(config.level)
+        self._rest = Rest(self.state, is_timed=True)
         self._beside = Beside(config.timeout_ms / 1000)
-        self._topic = SchemaTopic(settings, self._state, config.topic, config.timeout_ms)
+        self._topic = SchemaTopic(settings, self.state, config.topic, config.timeout_ms)
         self._election: Election | None = None
         self._runner: web.ServerRunner | None = None
         self._http: aiohttp.ClientSession | None = None
-        self._writes = Writes(self._state, self._rest, self._topic)
+        self._writes = Writes(self.state, self._rest, self._topic)
         self._logins: Logins | None = None
         self._acls = Acls(settings.admin)
         if config.login_settings is not None:
@@ -88,14 +88,23 @@ class RegistryServer:
         """Read the topic, listen, and take part in the election."""
         await self._topic.open()
         self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(self._config.timeout_ms / 1000))
-        server = HttpConnections(self._handle, access_log=None, keepalive_timeout=KEPT_FOR_S)
-        self._runner = web.ServerRunner(server)
+        self._runner = web.ServerRunner(self.connections())
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._config.host, self._config.port, ssl_context=self._config.tls)
         await site.start()
         self.port = self._runner.addresses[0][1]
         self._election = Election(self._settings.consumer, self._topic, self._config.group_id, self.url)
         self._election.start()
+
+    def connections(self) -> HttpConnections:
+        """Answers requests. What a user may read is decided for each request, so only a registry without logins answers
+        equal requests equally."""
+        return HttpConnections(
+            self._handle,
+            state=(lambda: self.state.change_count) if self._logins is None else None,
+            access_log=None,
+            keepalive_timeout=KEPT_FOR_S,
+        )
 
     async def stop(self) -> None:
         if self._runner is not None:
@@ -127,14 +136,17 @@ class RegistryServer:
             asked = Request(request.method, request.rel_url.raw_path, query, _document(content))
             if user is not None:
                 caller = await self._acls.caller(user, request.remote or "", asyncio.get_running_loop().time())
-                caller.check(needs_of(self._state, asked))
+                caller.check(needs_of(self.state, asked))
                 asked = asked._replace(sees=caller.sees)
             if self._rest.is_write(asked):
                 made = await self._write(request, asked, content)
                 if user is not None:
                     _record("changed", user.name, request, "" if made.status < 300 else str(made.status))
                 return made
-            return _answered(await self._beside.answer(partial(self._read, asked)))
+            of_state = self.state.change_count
+            answer = _answered(await self._beside.answer(partial(self._read, asked)))
+            answer.of_state = of_state
+            return answer
         except Fault as fault:
             _record_refusal(request, user, fault)
             answer = _json({"error_code": fault.code, "message": fault.message}, fault.status)
@@ -250,14 +262,14 @@ def _document(content: bytes) -> Any:
         raise faults.Fault(400, 400, "the body is no JSON") from None
 
 
-def _answered(answer: Any) -> web.Response:
+def _answered(answer: Any) -> Answer:
     if answer is None:
-        return web.Response(status=204)
+        return Answer(status=204)
     if is_plain(answer):
-        return web.Response(text=str(answer), headers={"Content-Type": MEDIA_TYPE})
+        return Answer(text=str(answer), headers={"Content-Type": MEDIA_TYPE})
     return _json(answer, 200)
 
 
-def _json(answer: Any, status: int) -> web.Response:
+def _json(answer: Any, status: int) -> Answer:
     body = json.dumps(answer, separators=(",", ":"), ensure_ascii=False).encode()
-    return web.Response(body=body, status=status, headers={"Content-Type": MEDIA_TYPE})
+    return Answer(body=body, status=status, headers={"Content-Type": MEDIA_TYPE})

@@ -29,6 +29,8 @@ class State:
     def __init__(self, default_level: str = DEFAULT_LEVEL) -> None:
         self.default_level = default_level
         self.skipped_count = 0
+        self.change_count = 0
+        """Grows with each change: what was read under one number is what a read under the same number gives."""
         self.configs: dict[str, dict[str, Any]] = {}
         self.modes: dict[str, str] = {}
         self._contexts: set[str] = set()
@@ -131,6 +133,7 @@ class State:
 
     def replay(self, key: bytes | None, value: bytes | None, timestamp: int = 0) -> bool:
         """Apply one record. False: it is damaged or unknown, and is skipped."""
+        self.change_count += 1
         try:
             document = json.loads(key or b"")
             kind = document["keytype"]
@@ -159,6 +162,7 @@ class State:
             self.replay(one.key, one.value)
 
         def undo() -> None:
+            self.change_count += 1
             for subject, version, stored in reversed(before):
                 if stored is None:
                     self._remove(subject, version)

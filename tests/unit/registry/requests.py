@@ -17,8 +17,8 @@ from ottla.registry.state import State
 class Registry:
     """Answers requests, and keeps the records that they wrote."""
 
-    def __init__(self) -> None:
-        self.state = State()
+    def __init__(self, state: State | None = None) -> None:
+        self.state = State() if state is None else state
         self.rest = Rest(self.state)
         self.log: list[Record] = []
 

@@ -140,12 +140,17 @@ def test_what_is_tried_out_is_taken_back_as_a_whole(seed: int) -> None:
         decision = registry.rest.answer(
             Request("POST", f"/subjects/{subject}/versions", {}, {"schema": fixed(rng.randrange(30))})
         )
-        registry.state.try_out(decision.records)()
+        change_count = registry.state.change_count
+        undo = registry.state.try_out(decision.records)
+        tried_count = registry.state.change_count
+        undo()
         assert tables(registry.state) == before
+        assert registry.state.change_count > tried_count >= change_count, "no answer of the meantime is kept"
+        assert tried_count > change_count or not decision.records
         registry.register(subject, fixed(rng.randrange(30)))
         if rng.random() < 0.2:
             registry.ask("DELETE", f"/subjects/{subject}")
 
 
 def tables(state: State) -> dict[str, Any]:
-    return {name: copy.deepcopy(value) for name, value in vars(state).items()}
+    return {name: copy.deepcopy(value) for name, value in vars(state).items() if name != "change_count"}
