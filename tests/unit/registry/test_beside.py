@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -64,19 +65,21 @@ def test_a_follower_leaves_a_long_registration_to_the_leader() -> None:
     assert rest.is_write(Request("POST", "/subjects/s/versions", {}, body))
 
 
+async def slow(is_done: threading.Event) -> str:
+    """A request that needs time until the event is set."""
+    if not is_done.is_set():
+        raise NeedsTime(lambda: is_done.wait(30))
+    return "slow"
+
+
 def test_the_loop_answers_while_work_is_done_beside_it() -> None:
     async def scenario() -> None:
         beside, is_done = Beside(30), threading.Event()
 
-        async def slow() -> str:
-            if not is_done.is_set():
-                raise NeedsTime(lambda: is_done.wait(30))
-            return "slow"
-
         async def quick() -> str:
             return "quick"
 
-        waiting = asyncio.create_task(beside.answer(slow))
+        waiting = asyncio.create_task(beside.answer(partial(slow, is_done)))
         await asyncio.sleep(0)
         assert await beside.answer(quick) == "quick" and not waiting.done()
         is_done.set()
@@ -90,15 +93,10 @@ def test_only_so_many_requests_wait_for_the_thread() -> None:
     async def scenario() -> None:
         beside, is_done = Beside(30), threading.Event()
 
-        async def slow() -> str:
-            if not is_done.is_set():
-                raise NeedsTime(lambda: is_done.wait(30))
-            return "slow"
-
-        waiting = [asyncio.create_task(beside.answer(slow)) for _ in range(MAX_WAITING)]
+        waiting = [asyncio.create_task(beside.answer(partial(slow, is_done))) for _ in range(MAX_WAITING)]
         await asyncio.sleep(0)
         with pytest.raises(Fault) as caught:
-            await beside.answer(slow)
+            await beside.answer(partial(slow, is_done))
         assert caught.value.status == 429
         is_done.set()
         assert set(await asyncio.gather(*waiting)) == {"slow"}
