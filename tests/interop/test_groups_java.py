@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import os
-import re
-import subprocess
 
 import pytest
 
+from tests.interop.java_checks import JavaChecks, names_of_checks
 from tests.interop.servers import Server, kafka_anchor
 from tests.interop.toolbox import JAVA_SOURCES
 
 PROGRAM = JAVA_SOURCES / "JavaGroups.java"
-NAMES = re.findall(r"static void (check\w+|slowCheck\w+)\(\)", PROGRAM.read_text())
 ALL = os.environ.get("OTTLA_INTEROP_ALL") == "1"
-CHECKS = [name for name in NAMES if ALL or name.startswith("check")]
+CHECKS = names_of_checks(PROGRAM, r"check\w+|slowCheck\w+" if ALL else r"check\w+")
+
+pytestmark = pytest.mark.skipif(kafka_anchor() is None, reason="Java's clients: no anchor script or no java")
 
 
 @pytest.fixture(scope="module")
-def verdicts(group_broker: Server) -> dict[str, str]:
-    """What the program printed about each check."""
-    script = kafka_anchor()
-    if script is None:
-        pytest.skip("Java's clients: no anchor script or no java")
-    command = [str(script), str(PROGRAM), group_broker.bootstrap, "6", "|".join(CHECKS)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=850, check=False)
-    lines = [line for line in result.stdout.splitlines() if line.startswith(("ok ", "failed "))]
-    assert lines, result.stdout[-2000:] + result.stderr[-2000:]
-    return {re.split(r"[ :]", line)[1]: line for line in lines}
+def checks(group_broker: Server) -> JavaChecks:
+    return JavaChecks(
+        lambda check: [str(kafka_anchor()), str(PROGRAM), group_broker.bootstrap, "6", check or "|".join(CHECKS)]
+    )
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("check", CHECKS)
-def test_java_groups(verdicts: dict[str, str], check: str) -> None:
-    verdict = verdicts.get(check, "the program ended before this check")
+def test_java_groups(checks: JavaChecks, check: str) -> None:
+    verdict = checks.verdict(check)
     assert verdict.startswith("ok "), verdict

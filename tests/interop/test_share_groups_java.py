@@ -5,19 +5,17 @@ With OTTLA_TEST_KAFKA=1 they run against Apache Kafka."""
 from __future__ import annotations
 
 import os
-import re
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from tests.interop.conftest import shared_server
+from tests.interop.java_checks import JavaChecks, names_of_checks
 from tests.interop.servers import Server, kafka_anchor
 from tests.interop.test_java_clients_4_4 import class_path
 from tests.interop.toolbox import JAVA_SOURCES
 
 PROGRAM = JAVA_SOURCES / "JavaShareGroups.java"
-CHECKS = re.findall(r"static void (check\w+)\(\)", PROGRAM.read_text())
 SETTINGS = (
     "auto.create.topics.enable=false",
     "offsets.topic.num.partitions=4",
@@ -41,22 +39,18 @@ def share_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module", params=["4.3.1", "4.4.0"])
-def verdicts(request: pytest.FixtureRequest, share_server: Server) -> dict[str, str]:
-    """What the program printed about each check, with the clients of one version."""
+def checks(request: pytest.FixtureRequest, share_server: Server) -> JavaChecks:
+    """With the clients of one version."""
     java = (
         [str(kafka_anchor())]
         if request.param == "4.3.1"
         else ["java", "-Xmx256M", "-XX:TieredStopAtLevel=1", "-cp", class_path()]
     )
-    command = [*java, str(PROGRAM), share_server.bootstrap, "4"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=850, check=False)
-    lines = [line for line in result.stdout.splitlines() if line.startswith(("ok ", "failed "))]
-    assert lines, result.stdout[-2000:] + result.stderr[-2000:]
-    return {re.split(r"[ :]", line)[1]: line for line in lines}
+    return JavaChecks(lambda check: [*java, str(PROGRAM), share_server.bootstrap, "4", check or "check.*"])
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("check", CHECKS)
-def test_java_share_groups(verdicts: dict[str, str], check: str) -> None:
-    verdict = verdicts.get(check, "the program ended before this check")
+@pytest.mark.parametrize("check", names_of_checks(PROGRAM))
+def test_java_share_groups(checks: JavaChecks, check: str) -> None:
+    verdict = checks.verdict(check)
     assert verdict.startswith("ok "), verdict

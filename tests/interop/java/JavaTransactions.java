@@ -263,6 +263,10 @@ public class JavaTransactions {
             for (int round = 0; round < 200; round++) {
                 producer.beginTransaction();
                 send(producer, topic, round % 2, "value " + round);
+                // Without it once in some 20,000 rounds, or sooner on a busy machine, the I/O thread looks for unsent
+                // batches before this record is added and takes the commit after it: EndTxn comes first, and every
+                // broker, Apache Kafka too, refuses it with INVALID_TXN_STATE.
+                producer.flush();
                 producer.commitTransaction();
             }
             stateBecomes(id, TransactionState.COMPLETE_COMMIT);
