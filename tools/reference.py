@@ -127,7 +127,30 @@ def settings() -> str:
                 row.append("restart" if entry.is_read_only else "at once")
             rows.append(row)
         parts.append(f"\n## {title}\n\n{intro}\n\n{table(heads, rows)}")
-    return "".join(parts)
+    return "".join((*parts, own_settings()))
+
+
+def own_settings() -> str:
+    """The settings that Apache Kafka does not have: Ottla's, and those of Confluent's brokers that Ottla knows."""
+    from ottla.config.docs import DOCS
+    from ottla.config.groups import GROUP_KEYS
+    from ottla.config.keys import format_value
+    from ottla.config.own import OWN_KEYS
+    from ottla.config.topic import TOPIC_KEYS
+
+    rows = [
+        [code(name), "node", code(key.default), cell(DOCS[name]), "restart"] for name, key in sorted(OWN_KEYS.items())
+    ]
+    for keys, owner in ((TOPIC_KEYS, "topic"), (GROUP_KEYS, "group")):
+        for name, key in sorted(keys.items()):
+            if name.startswith(("ottla.", "confluent.")):
+                default = "" if key.default_value is None else format_value(key.default_value)
+                rows.append([code(name), owner, code(default), cell(DOCS[name]), "at once"])
+    intro = (
+        "Apache Kafka does not have these. They are set like Kafka's. `ottla configs describe` and `kafka-configs.sh`\n"
+        "list only those that are set, also with `--all`.\n"
+    )
+    return f"\n## Ottla's own settings\n\n{intro}\n{table(['setting', 'of a', 'default', 'meaning', 'change'], rows)}"
 
 
 # --- APIs ---------------------------------------------------------------------------------------------------------

@@ -44,7 +44,12 @@ def parser() -> argparse.ArgumentParser:
     )
     describe.add_argument("kind", choices=kinds)
     describe.add_argument("name", nargs="*", metavar="NAME", help=NAMED)
-    describe.add_argument("-a", "--all", action="store_true", help="also what has its default")
+    describe.add_argument(
+        "-a",
+        "--all",
+        action="store_true",
+        help="also settings with their defaults (of Ottla's own settings, ottla.*, only those that are set)",
+    )
     change = add_subcommand(
         commands,
         "set",

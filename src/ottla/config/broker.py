@@ -22,7 +22,7 @@ from ottla.config.listeners import (
     parse_security_protocol_map,
     parse_voters,
 )
-from ottla.config.own import AUDIT_LOG, AUDIT_TOPIC, OWN_KEYS, boolean, check_own
+from ottla.config.own import AUDIT_LOG, AUDIT_TOPIC, OWN_KEYS, boolean, check_own, own_value
 from ottla.config.plugins import check_class
 from ottla.config.settings import _set
 from ottla.config.synonyms import HOUR_MS, MINUTE_MS, broker_synonyms, is_listener_setting, without_listener_prefix
@@ -281,7 +281,7 @@ class BrokerConfig(BrokerSettings):
     @property
     def has_audit_topic(self) -> bool:
         """Whether audit events are written to the topic `__ottla_audit`."""
-        return boolean(self.static.get(AUDIT_TOPIC, "false"))
+        return boolean(own_value(self.static, AUDIT_TOPIC))
 
     @property
     def connections_per_ip_overrides(self) -> dict[str, int]:

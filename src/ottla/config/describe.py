@@ -13,6 +13,7 @@ from ottla.config.broker import BROKER_KEYS, DYNAMIC_BROKER_KEYS, BrokerConfig
 from ottla.config.groups import CLIENT_METRICS_KEYS, GROUP_KEYS, group_synonym, group_values
 from ottla.config.hash_order import hash_order, string_hash
 from ottla.config.keys import READ_ONLY, ConfigKey, ConfigType, Value, format_value
+from ottla.config.own import OWN_KEYS
 from ottla.config.synonyms import TOPIC_SYNONYMS, broker_synonyms, without_listener_prefix
 from ottla.config.topic import TOPIC_KEYS, topic_values
 from ottla.wire.config_resources import ConfigSource, ConfigSynonym
@@ -53,7 +54,7 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[D
 
 
 def describe_broker(broker: BrokerConfig) -> list[DescribedConfig]:
-    """Every setting of a node that is not internal, and the unknown ones that it was given."""
+    """Every setting of a node that is not internal, and all that it was given."""
     given = {**broker.static, **broker.dynamic_default, **broker.dynamic}
     all_names = [name for name, key in BROKER_KEYS.items() if not key.is_internal or name in given]
     all_names += [name for name in given if name not in BROKER_KEYS]
@@ -117,8 +118,9 @@ def broker_key(name: str) -> ConfigKey | None:
 
 def _broker_entry(name: str, broker: BrokerConfig, given: Mapping[str, str]) -> DescribedConfig:
     key = broker_key(name)
+    own = OWN_KEYS.get(name)
     # An unknown name could be anything, a password too.
-    is_sensitive = key is None or key.is_sensitive
+    is_sensitive = key.is_sensitive if key is not None else own is None or own.type is ConfigType.PASSWORD
     if is_sensitive:
         value = None
     elif name in BROKER_KEYS:
@@ -127,7 +129,7 @@ def _broker_entry(name: str, broker: BrokerConfig, given: Mapping[str, str]) -> 
         value = given.get(name)
     synonyms = _broker_chain(name, broker, is_sensitive=is_sensitive)
     is_read_only = key is None or key.name != name or key.update_mode == READ_ONLY
-    type = ConfigType.UNKNOWN if key is None else key.type
+    type = key.type if key is not None else own.type if own is not None else ConfigType.UNKNOWN
     return DescribedConfig(name, value, _source(synonyms), is_read_only, is_sensitive, type, synonyms)
 
 

@@ -54,6 +54,20 @@ ottla.key.schema.validation: What is checked of keys: none, id (their schema) or
 ottla.value.schema.validation: What is checked of values: none, id (their schema) or full (that they decode, too).
 """
 
+_OWN: Final = """
+ottla.audit.log.enable: Whether audit events are logged. Default: true if there is an authorizer or a SASL listener.
+ottla.audit.topic.enable: Whether audit events are also written to the topic __ottla_audit.
+ottla.schema.registry.unavailable: Whether a record is refused or accepted if its schema cannot be looked up now.
+confluent.schema.registry.url: Addresses of schema registries, with commas. Topics with schema validation need it.
+confluent.basic.auth.credentials.source: URL or USER_INFO. Accepted, without effect: both places are read.
+confluent.basic.auth.user.info: User and password at the registry, as user:password.
+confluent.bearer.auth.token: Token with which the broker logs in at the registry.
+confluent.ssl.truststore.location: PEM file of the registry's CA. Default: the system's certificates.
+confluent.ssl.truststore.type: Format of that file.
+confluent.schema.registry.max.cache.size: Schemas that the broker remembers.
+confluent.missing.id.cache.ttl.sec: Seconds for which the broker remembers that a schema is not registered.
+"""
+
 _GROUP: Final = """
 consumer.session.timeout.ms: Silence after which a consumer of the group counts as gone.
 consumer.heartbeat.interval.ms: How often a consumer of the group tells that it is alive.
@@ -70,7 +84,7 @@ share.assignment.interval.ms: Least time between two new assignments of the shar
 errors.deadletterqueue.topic.name: Topic for records of the share group that are rejected or delivered too often.
 errors.deadletterqueue.copy.record.enable: Whether a dead letter has the record's key, value and headers.
 ottla.errors.deadletterqueue.required.enable: Whether a record stays in flight until its dead letter is written.
-ottla.errors.deadletterqueue.once.enable: The same, and no record has two letters, whichever leader dies.
+ottla.errors.deadletterqueue.once.enable: As required.enable, and no record gets two letters even if leaders die.
 ottla.share.redelivery.backoff.ms: Pause before a record is delivered the second time; doubles each time. 0: no pause.
 ottla.share.redelivery.backoff.max.ms: Longest pause before a record is delivered again.
 streams.session.timeout.ms: Silence after which a member of the streams group counts as gone.
@@ -433,7 +447,7 @@ def _build() -> dict[str, str]:
     docs = {f"group.{name}": text.replace("of the group", "of a group") for name, text in group.items()}
     for name, synonyms in TOPIC_SYNONYMS.items():
         docs[synonyms[0]] = topic[name]
-    return {**docs, **_read(_BROKER), **group, **_read(_CLIENT_METRICS), **topic}
+    return {**docs, **_read(_BROKER), **_read(_OWN), **group, **_read(_CLIENT_METRICS), **topic}
 
 
 DOCS: Final[dict[str, str]] = _build()

@@ -17,6 +17,9 @@ from ottla.config.describe import (
     describe_group,
     describe_topic,
 )
+from ottla.config.docs import DOCS
+from ottla.config.keys import ConfigType
+from ottla.config.own import OWN_KEYS, check_own
 from ottla.wire.config_resources import ConfigSource
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "configs"
@@ -114,3 +117,23 @@ def test_every_described_setting_has_a_text_of_our_own(name: str) -> None:
     broker, _ = vector(name)
     entries = describe_broker(broker) + describe_topic({}, broker) + describe_group({}, broker)
     assert [entry.name for entry in entries + describe_client_metrics({}) if not entry.doc] == []
+
+
+def test_own_settings_of_a_node_are_described_if_they_are_set_and_passwords_are_hidden() -> None:
+    given = {"ottla.audit.topic.enable": "true", "confluent.bearer.auth.token": "hush"}
+    config, _ = vector("defaults")
+    broker = BrokerConfig.parse(config.static | given)
+    described = {entry.name: entry for entry in describe_broker(broker) if entry.name in OWN_KEYS}
+    assert set(described) == set(given)
+    audit, token = described["ottla.audit.topic.enable"], described["confluent.bearer.auth.token"]
+    assert (audit.value, audit.type, audit.is_read_only) == ("true", ConfigType.BOOLEAN, True)
+    assert audit.source is ConfigSource.STATIC_BROKER
+    assert (token.value, token.type, token.is_sensitive) == (None, ConfigType.PASSWORD, True)
+    assert audit.doc and token.doc
+
+
+@pytest.mark.parametrize("name", OWN_KEYS)
+def test_every_own_setting_of_a_node_has_a_text_and_a_default_that_it_accepts(name: str) -> None:
+    assert len(DOCS[name]) > 10
+    if OWN_KEYS[name].default:
+        check_own(name, OWN_KEYS[name].default)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.replicas.schema_decoding import Decode, decoding_by
 from ottla.broker.replicas.schema_lookup import Lookup, RegistryUnavailable, lookup_at, registry_settings
-from ottla.config.own import REGISTRY_CACHE_SIZE, REGISTRY_MISSING_TTL, REGISTRY_UNAVAILABLE, REGISTRY_URL
+from ottla.config.own import REGISTRY_CACHE_SIZE, REGISTRY_MISSING_TTL, REGISTRY_UNAVAILABLE, REGISTRY_URL, own_value
 from ottla.records import HEADER_SIZE, CorruptRecords, RecordError, crc_ok
 from ottla.records.batch import MAX_SCHEMA_COUNT
 from ottla.records.kernel import records_of_schemas, schema_ids
@@ -41,8 +41,6 @@ MAX_ASKED = 1_000
 MAX_WAIT_MS = 10_000
 FOUND_FOR_MS = 600_000
 PAUSE_MS = 1_000
-DEFAULT_CACHE_SIZE = 10_000
-DEFAULT_MISSING_S = 5
 _LOG_OVERHEAD = 12
 _LENGTH = Struct(">i")
 
@@ -64,11 +62,11 @@ class SchemaValidation:
         self._decode = decode
         self._registry: Registry | None = None
         self._has_registry = lookup is not None or REGISTRY_URL in static
-        self._accepts_unchecked = static.get(REGISTRY_UNAVAILABLE, "refuse").strip() == "accept"
+        self._accepts_unchecked = own_value(static, REGISTRY_UNAVAILABLE) == "accept"
         self._known = KnownSchemas(
-            max_count=int(static.get(REGISTRY_CACHE_SIZE, DEFAULT_CACHE_SIZE)),
+            max_count=int(own_value(static, REGISTRY_CACHE_SIZE)),
             found_for_ms=FOUND_FOR_MS,
-            missing_for_ms=1000 * int(static.get(REGISTRY_MISSING_TTL, DEFAULT_MISSING_S)),
+            missing_for_ms=1000 * int(own_value(static, REGISTRY_MISSING_TTL)),
             pause_ms=PAUSE_MS,
         )
         self._rules: dict[str, tuple[TopicConfig, tuple[FieldRules, ...]]] = {}
