@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(ENDS_WITH_STDIN, action="store_true", help=argparse.SUPPRESS)
     made.add_argument(
         "--login", action="store_true", help="callers log in by HTTP Basic as users of the cluster (SCRAM or PLAIN); "
-        "Kafka's ACLs say what they may do: docs/registry.md has the list",
+        "Kafka's ACLs say what they may do: docs/registry/logins.md has the list",
     )  # fmt: skip
     made.add_argument(
         "--login-config", metavar="FILE", help="client settings of those logins, without user and password, if the "
