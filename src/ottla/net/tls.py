@@ -7,7 +7,11 @@ does not take all of them, `send` raises BlockingIOError and remembers how much 
 offer the same bytes first (a channel does), and sends the rest and returns that count.
 
 The encrypted bytes of all connections of a thread are received into one buffer, and pass OpenSSL's own buffers in small
-pieces: OpenSSL's buffers never shrink, and so an idle connection holds little memory.
+pieces: OpenSSL's buffers never shrink, and so an idle connection holds little memory. The socket reads the lengths of
+the TLS records that pass, and asks OpenSSL for plain text only if it holds a whole record: in vain it would raise an
+exception, which costs as much as decrypting 8 KB.
+
+Cython compiles this file (types in tls.pxd), and it runs as it stands.
 """
 
 from __future__ import annotations
@@ -30,12 +34,16 @@ from ottla.net.sockets import Socket
 ENCRYPTED_BYTES = 256 * 1024
 """At most so many bytes are read from the socket at once."""
 PIECE_BYTES = 64 * 1024
-"""At most so many of them are given to OpenSSL at once, or encrypted before the socket is offered them."""
+"""At most so many bytes are encrypted before the socket is offered them."""
 PLAIN_BYTES = 256 * 1024
 """At most so many bytes are taken by one call of `send`."""
 RECORD_BYTES = 16 * 1024
 """The capacity of a TLS record. Parts that fit into one are encrypted together."""
 LARGEST_RECORD_BYTES = RECORD_BYTES + 1024
+HEADER_BYTES = 5
+"""The header of a TLS record; its last two bytes are the length of what follows."""
+ENCRYPTED_PIECE_BYTES = 4 * LARGEST_RECORD_BYTES
+"""At most so many received bytes are given to OpenSSL at once."""
 STEPS_AT_ONCE = 4
 """Handshake steps that run in threads at the same time, at most."""
 _MORE: int = getattr(socket, "MSG_MORE", 0)
@@ -48,7 +56,8 @@ class _Shared(threading.local):
     """
 
     def __init__(self) -> None:
-        self.view = memoryview(bytearray(ENCRYPTED_BYTES))
+        self.buffer = bytearray(ENCRYPTED_BYTES)
+        self.view = memoryview(self.buffer)
 
 
 _shared = _Shared()
@@ -60,11 +69,15 @@ class TlsSocket:
     held_bytes = LARGEST_RECORD_BYTES
     """The most bytes that may be received and not decrypted yet: a record that has not arrived completely."""
     __slots__ = (
-        "_arrived",
+        "_arrived_end",
+        "_given",
+        "_head",
         "_incoming",
         "_is_ended",
         "_is_shaken",
+        "_missing",
         "_outgoing",
+        "_partial",
         "_plain_count",
         "_sock",
         "_tls",
@@ -89,8 +102,14 @@ class TlsSocket:
         self._tls = context.wrap_bio(
             self._incoming, self._outgoing, server_side=is_server, server_hostname=server_hostname
         )
-        self._arrived = _NOTHING
-        """Bytes that were received and not given to OpenSSL yet; empty between two calls."""
+        self._given = self._arrived_end = 0
+        """The part of the shared buffer that was received and not given to OpenSSL yet; empty between two calls."""
+        self._head = b""
+        """The first bytes of a record's header that has not arrived completely. OpenSSL gets it with the rest."""
+        self._partial = 0
+        """How many bytes OpenSSL was given of a record that has not arrived completely."""
+        self._missing = 0
+        """How many bytes of it are still to come."""
         self._is_ended = False
         self._unsent = _NOTHING
         """Encrypted bytes that the socket has not taken."""
@@ -160,6 +179,8 @@ class TlsSocket:
         """Read what the other side sent; BlockingIOError if there is nothing now."""
         if not self._receive(LARGEST_RECORD_BYTES):
             raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+        while self._give():
+            pass
 
     def flush_alert(self) -> None:
         """Send the alert with the reason of a failed handshake, if the socket takes it."""
@@ -187,40 +208,32 @@ class TlsSocket:
 
     def has_pending(self) -> bool:
         """Whether a read may return bytes though the socket below has none."""
-        return self._tls.pending() > 0 or self._incoming.pending > 0
+        return self._incoming.pending > self._partial or self._tls.pending() > 0
 
     def recv_into(self, buffer: Any, /) -> int:
         view = memoryview(buffer)
-        filled = self._decrypt(view, 0) if self.has_pending() else 0
+        size = len(view)
+        filled = self._decrypt(view, size, 0)
         while not filled:
-            if self._is_ended or not self._receive(len(view)):
+            if self._is_ended or not self._receive(size):
                 return 0
-            filled = self._decrypt(view, 0)
-            while filled < len(view) and self._feed():
-                filled = self._decrypt(view, filled)
-            while self._feed():
-                pass
+            while self._give():
+                filled = self._decrypt(view, size, filled)
         return filled
 
-    def _decrypt(self, view: memoryview, filled: int) -> int:
-        """Fill a buffer with decrypted bytes and return how many it has. OpenSSL is not called when it holds nothing:
-        it would raise an exception, which costs as much as decrypting 8 KB.
-        """
-        size = len(view)
-        read = self._tls.read
-        while filled < size:
+    def _decrypt(self, view: memoryview, size: int, filled: int) -> int:
+        """Fill a buffer with decrypted bytes and return how many it has."""
+        while filled < size and self.has_pending():
             try:
-                count = cast(int, read(size - filled, view[filled:]))
+                count = cast(int, self._tls.read(size - filled, view[filled:]))
             except ssl.SSLWantReadError:
-                break
+                break  # the record was one of TLS's own
             except ssl.SSLZeroReturnError:
                 count = 0
             if count == 0:
                 self._is_ended = True
                 break
             filled += count
-            if not self._incoming.pending and not self._tls.pending():
-                break
         return filled
 
     def _receive(self, wanted: int) -> bool:
@@ -229,22 +242,54 @@ class TlsSocket:
             with suppress(BlockingIOError, InterruptedError):
                 self.flush()  # TLS's own answers to what it read
         view = _shared.view
+        kept = len(self._head)
         # Not much more than the caller has room for: what is left over stays in OpenSSL's buffers.
-        received = self._sock.recv_into(view[: max(wanted, LARGEST_RECORD_BYTES)])
+        received = self._sock.recv_into(view[kept : max(wanted, LARGEST_RECORD_BYTES)])
         if not received:
             return False
         self.has_received = True
-        self._arrived = view[:received]
-        return self._feed()
-
-    def _feed(self) -> bool:
-        """Give OpenSSL the next piece of what was received; False if there is none."""
-        arrived = self._arrived
-        if not arrived:
-            return False
-        self._incoming.write(arrived[:PIECE_BYTES])
-        self._arrived = arrived[PIECE_BYTES:]
+        view[:kept] = self._head
+        self._head = b""
+        self._given, self._arrived_end = 0, kept + received
         return True
+
+    def _give(self) -> bool:
+        """Give OpenSSL the next piece of what was received; False if there is none."""
+        start = self._given
+        stop = self._given = self._piece_end(start)
+        if stop == start:
+            return False
+        self._incoming.write(_shared.view[start:stop])
+        return True
+
+    def _piece_end(self, start: int) -> int:
+        """The end of the piece that starts here: whole records, and at the end of what arrived part of a record."""
+        buffer = _shared.buffer
+        end = self._arrived_end
+        stop = start + self._missing
+        if stop > end:
+            self._partial += end - start
+            self._missing = stop - end
+            return end
+        if self._missing:
+            self._missing = self._partial = 0
+        position = stop
+        while position < end:
+            if end - position < HEADER_BYTES:
+                self._head = bytes(buffer[position:end])
+                self._arrived_end = position
+                break
+            size = HEADER_BYTES + (buffer[position + 3] << 8 | buffer[position + 4])
+            stop = position + size
+            if stop - start > ENCRYPTED_PIECE_BYTES and position > start:
+                break
+            if stop > end:
+                # A record that is too long is no record: OpenSSL says so.
+                self._partial = end - position if size <= LARGEST_RECORD_BYTES else 0
+                self._missing = stop - end
+                return end
+            position = stop
+        return position
 
     # Sending
 
