@@ -38,6 +38,7 @@ ENOUGH_BYTES = 64 * 1024
 """In the middle of a frame the loop calls only when so many bytes have arrived, or all that are missing."""
 _MORE: int = getattr(socket, "MSG_MORE", 0)
 _LOW_WATER: int = getattr(socket, "SO_RCVLOWAT", 0) if sys.platform == "linux" else 0
+_QUICK_ACK: int = getattr(socket, "TCP_QUICKACK", 0)
 
 
 class SendableFile(Protocol):
@@ -289,6 +290,10 @@ class Channel:
         try:
             if frame is None:
                 self._parse(received)
+                if self._frame is not None and _QUICK_ACK:
+                    # A peer without TCP_NODELAY holds the frame's end back until all before it is acknowledged, which
+                    # the system delays by 40 ms otherwise.
+                    self._sock.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
             else:
                 self._frame_filled(frame)
         except FrameTooLarge as error:

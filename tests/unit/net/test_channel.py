@@ -85,6 +85,8 @@ class Sock:
     def setsockopt(self, level: int, option: int, value: int) -> None:
         if (level, option) == (socket.SOL_SOCKET, socket.SO_RCVLOWAT):
             self.low_water = value
+        elif (level, option, value) == (socket.IPPROTO_TCP, getattr(socket, "TCP_QUICKACK", None), 1):
+            self.quick_acks += 1
 
     def getsockopt(self, *_: Any) -> int:
         return 0
@@ -97,6 +99,7 @@ class Sock:
         self.has_ended = False
         self.asked_bytes: list[int] = []
         self.low_water = 1
+        self.quick_acks = 0
 
     def recv_into(self, buffer: Any) -> int:
         view = memoryview(buffer)
@@ -275,6 +278,20 @@ def test_in_the_middle_of_a_large_frame_the_loop_is_not_called_for_every_packet(
         world.arrive(stream[start : start + 16_384])
     assert len(world.frames.frames) == 1
     assert len(world.sock.asked_bytes) < 25  # of 62 packets
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="only Linux has TCP_QUICKACK")
+def test_the_beginning_of_a_frame_is_acknowledged_at_once() -> None:
+    """A peer without TCP_NODELAY holds the end of its frame back until then."""
+    world = World()
+    world.arrive(framed(b"whole"))
+    assert world.sock.quick_acks == 0
+    stream = framed(bytes(1_000))
+    world.arrive(stream[:100])
+    assert world.sock.quick_acks == 1
+    world.arrive(stream[100:])
+    assert world.sock.quick_acks == 1
+    assert len(world.frames.frames) == 2
 
 
 def test_a_frame_larger_than_the_growth_step_arrives_whole() -> None:
