@@ -297,3 +297,38 @@ def test_a_batch_that_was_interrupted_anywhere_is_done_again(
         apply(settings, batches[batch_id], batch_id)
     found = versions(settings) if rules.is_history else people(settings)
     assert found == expected(rules, [change for batch in batches for change in batch])
+
+
+@pytest.mark.parametrize("rules", [TYPE_1, TYPE_2], ids=["type 1", "type 2"])
+@pytest.mark.parametrize("step", ["table-undecided", "merge-undecided", "merge-committed"])
+def test_a_driver_that_was_taken_for_dead_changes_nothing_when_it_goes_on(
+    place: TableSettings, rules: ChangeRules, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also not the files that the next driver has staged for the batch after it."""
+    settings = made(place, rules)
+    batches: list[list[Change]] = [
+        [(1, "Ann", 10), (2, "Bob", 10)],
+        [(1, "Anna", 20), (2, None, 30), (1, "An", 5)],
+        [(2, "late", 29), (1, "Anne", 40)],
+    ]
+    staged: list[TaskChanges] = []
+
+    def take_over(at: str, batch_id: int) -> None:
+        if (at, batch_id) == (step, 1) and not staged:
+            staged.append(planned(settings, batches[1], 1))
+            apply_planned(settings, [staged[0]])
+            staged.append(planned(settings, batches[2], 2))
+
+    apply(settings, batches[0], 0)
+    first = planned(settings, batches[1], 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(merge, "fault_point", take_over)
+        patched.setattr("ottla.spark.faults.fault_point", take_over)
+        if step == "table-undecided" and place.kind == "delta":  # the run that was taken over ends with an error
+            with pytest.raises(Exception, match=r"(?i)transaction|conflict"):
+                apply_planned(settings, [first])
+        else:
+            apply_planned(settings, [first])
+    apply_planned(settings, [staged[1]])
+    found = versions(settings) if rules.is_history else people(settings)
+    assert found == expected(rules, [change for batch in batches for change in batch])

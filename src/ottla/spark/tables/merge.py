@@ -20,6 +20,7 @@ from uuid import uuid4
 import pyarrow
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow.fs import FileSelector
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -43,6 +44,8 @@ from ottla.spark.tables.table import (
 
 NAME = "ottla-changes"
 MERGE = "merge"
+BATCH = "batch-"
+"""The beginning of the name of a staged file; the number of its batch follows."""
 TOMBSTONES = "__tombstones"
 REMEMBERED_AT = "__AT"
 PURGE_EVERY = 100
@@ -122,7 +125,8 @@ def _stage(table: Table, operations: pyarrow.Table, batch: BatchOfQuery | None) 
     folder = f"{folder}/{'once' if batch is None else batch.query_id}"
     with suppress(NotImplementedError):  # stores of objects have no folders
         system.create_dir(folder)
-    path = f"{folder}/{uuid4()}.parquet"
+    number = "" if batch is None else f"{BATCH}{batch.batch_id}-"
+    path = f"{folder}/{number}{uuid4()}.parquet"
     with system.open_output_stream(path) as stream:
         pq.write_table(operations, stream)
     return path
@@ -137,14 +141,23 @@ def _staged(table: Table, paths: list[str]) -> pyarrow.Table:
     return pyarrow.concat_tables(found, promote_options="default")
 
 
-def _drop_staged(table: Table, paths: list[str]) -> None:
-    """Remove staged files, including those of an interrupted batch of the query."""
-    if paths:
-        from pyarrow.fs import FileSelector
+def _drop_staged(table: Table, paths: list[str], batch: BatchOfQuery | None) -> None:
+    """Remove the staged files of a batch, and those that dead drivers left for earlier ones. Files of later batches
+    stay: this driver may have been taken for dead, and another one may be at work on them."""
+    system, _ = table.staging()
+    found = set(paths)
+    if paths and batch is not None:
+        files = system.get_file_info(FileSelector(paths[0].rpartition("/")[0]))
+        found |= {file.path for file in files if _is_before(file.base_name, batch.batch_id)}
+    for path in found:
+        with suppress(FileNotFoundError):
+            system.delete_file(path)
 
-        system, _ = table.staging()
-        for file in system.get_file_info(FileSelector(paths[0].rpartition("/")[0])):
-            system.delete_file(file.path)
+
+def _is_before(name: str, batch_id: int) -> bool:
+    """Whether a staged file is of an earlier batch. The version before had no number in its names."""
+    number = name.removeprefix(BATCH).partition("-")[0]
+    return not name.startswith(BATCH) or int(number) < batch_id
 
 
 class ChangeWriter(DataSourceArrowWriter):
@@ -213,7 +226,7 @@ def apply_planned(settings: MergeSettings, tasks: list[TaskChanges]) -> None:
             fault_point("merge-committed", number)
     elif remembered:
         open_table(settings.tombstones).drop_files(remembered)
-    _drop_staged(table, paths)
+    _drop_staged(table, paths, batch)
     if settings.rules.has_tombstones and batch is not None and batch.batch_id % PURGE_EVERY == PURGE_EVERY - 1:
         purge(settings)
 
