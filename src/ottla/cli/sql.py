@@ -77,6 +77,7 @@ def _run(options: argparse.Namespace) -> int:
         raise CommandError(SPARK_ADVICE)
     from ottla.spark.pipelines.connection import Connection
     from ottla.spark.pipelines.redaction import Redaction
+    from ottla.spark.pipelines.statements import unknown_topic, without_stream
     from ottla.spark.pipelines.topic_views import known_topics
 
     redacted, broker = Redaction.of(None, None), options.broker or ""
@@ -87,6 +88,9 @@ def _run(options: argparse.Namespace) -> int:
         redacted = Redaction.of(None, connection)
         broker = target.broker
         known = known_topics(connection)
+        unknown = unknown_topic(without_stream(options.statement)[0], known)
+        if unknown is not None:
+            raise _no_such_topic(unknown, known)
         notice("starting Spark ...")
         with tempfile.TemporaryDirectory(prefix="ottla-sql-") as folder:
             spark = new_session("ottla-sql", Path(folder) / "spark.log", master=options.master, is_short=True)
@@ -108,7 +112,8 @@ def query(
 
     from ottla.spark.pipelines.definition import PipelineError
     from ottla.spark.pipelines.failures import cause_of, failure
-    from ottla.spark.pipelines.topic_views import TopicViews, topics_of, without_stream
+    from ottla.spark.pipelines.statements import topics_of, without_stream
+    from ottla.spark.pipelines.topic_views import TopicViews
 
     statement, is_stream = without_stream(options.statement)
     try:
@@ -123,9 +128,13 @@ def query(
     except PySparkException as error:
         if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
             name = (error.getMessageParameters() or {}).get("relationName", "").replace("`", "")
-            raise no_such("topic", name, known, "ottla topics list") from None
+            raise _no_such_topic(name, known) from None
         cause = cause_of(str(error)).removesuffix(";")
         raise failure("", str(error), cause=cause, default=PipelineError) from None
+
+
+def _no_such_topic(name: str, known: list[str]) -> CommandError:
+    return no_such("topic", name, known, "ottla topics list")
 
 
 def show(rows: DataFrame, output: str) -> int:

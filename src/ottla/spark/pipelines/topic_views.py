@@ -9,7 +9,6 @@ an error that says where it is and what is wrong; a lenient view has nulls there
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -33,22 +32,10 @@ from ottla.spark.value_columns import RAW
 
 SAMPLE_COUNT = 200
 POLL_TIMEOUT_MS = 1000
-STREAM = re.compile(r"\bstream\s*(?:\(\s*(`[^`]+`|[\w.-]+)\s*\)|(`[^`]+`|[\w.-]+))", re.IGNORECASE)
 OWN_COLUMNS = ("key", "value", "partition", "offset", "timestamp")
 LENIENT_ADVICE = "leave the record out with a condition on offset, or read what does not fit as null with --lenient"
 _STRING = "string"
 _DECODED = "_decoded"
-
-
-def topics_of(statement: str, known: Iterable[str]) -> list[str]:
-    """The topics that a statement names, plain or in backticks."""
-    return [topic for topic in known if re.search(rf"(?<![\w.-]){re.escape(topic)}(?![\w.-])", statement)]
-
-
-def without_stream(statement: str) -> tuple[str, bool]:
-    """A statement whose `STREAM topic` or `STREAM(topic)` has become the topic, and whether there was one."""
-    plain = STREAM.sub(lambda match: match.group(1) or match.group(2), statement)
-    return plain, plain != statement
 
 
 def inferred_schema(samples: Iterable[bytes | None]) -> str | None:
