@@ -34,7 +34,7 @@ from ottla.spark.pipelines.redrive import Letter, letters_of_file
 from ottla.spark.pipelines.run import run_pipeline
 from ottla.spark.pipelines.state import PipelineState
 from ottla.spark.pipelines.table_flows import table_schema
-from ottla.spark.pipelines.topic_views import inferred_schema, topics_of, without_stream
+from ottla.spark.pipelines.topic_views import inferred_schema
 from tests.interop.servers import free_port
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
@@ -205,6 +205,21 @@ def test_a_name_that_stands_twice_is_refused_with_both_lines(tmp_path: Path) -> 
     ) as raised:
         load_pipeline(tmp_path, {})
     assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("name: no\n", "the file.name: a text is expected. "),
+        ("sources: {off: {topic: t}}\n", "sources: "),
+        ("sources: {a: {topic: on}}\n", "sources.a.topic: "),
+        ("sources: {a: {topic: t}}\nflows: {b: {topic: u, from: a, keys: [no]}}\n", "flows.b.keys: "),
+    ],
+)
+def test_a_word_that_yaml_reads_as_a_truth_value_is_to_be_quoted(tmp_path: Path, text: str, where: str) -> None:
+    (tmp_path / "pipeline.yml").write_text(text)
+    with pytest.raises(PipelineError, match=re.escape(where) + "(.*)put the word in quotes, e.g. 'no'"):
+        load_pipeline(tmp_path, {})
 
 
 def test_names_may_be_shared_by_anchors(tmp_path: Path) -> None:
@@ -620,15 +635,3 @@ def test_the_columns_of_a_topic_are_those_of_its_json() -> None:
 
 def test_of_names_that_differ_in_case_only_the_most_frequent_is_a_column() -> None:
     assert inferred_schema([b'{"ID": 1}', b'{"id": 1}', b'{"id": 2, "x": true}']) == "`id` bigint, `x` boolean"
-
-
-def test_topics_of_a_statement_are_found_by_whole_names() -> None:
-    known = ["orders", "orders.dead-letters", "order"]
-    assert topics_of("select * from `orders.dead-letters`", known) == ["orders.dead-letters"]
-    assert topics_of("select * from orders o join order", known) == ["orders", "order"]
-
-
-@pytest.mark.parametrize("statement", ["select * from stream(orders)", "select * from STREAM orders"])
-def test_stream_makes_a_live_view(statement: str) -> None:
-    assert without_stream(statement) == ("select * from orders", True)
-    assert without_stream("select * from orders") == ("select * from orders", False)

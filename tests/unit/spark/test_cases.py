@@ -86,6 +86,14 @@ def test_rows_may_be_lines_of_a_file_and_cases_are_chosen_by_name(tmp_path: Path
     (folder / "three.yml").write_text("cases:\n  a: {letters: []}\n  a: {letters: 1}\n")
     with pytest.raises(PipelineError, match=r"three.yml: line 3, column 3: 'a' is there a second time, after line 2"):
         load_file(folder / "three.yml")
+    (folder / "three.yml").write_text("cases:\n  a: {given: {s: [{name: no, paid: false}]}, letters: []}\n")
+    with pytest.raises(PipelineError, match=r"line 2, column 26: YAML reads no as true or false: write 'no' in quotes"):
+        load_file(folder / "three.yml")
+    (folder / "three.yml").write_text("cases:\n  on: {letters: []}\n")
+    with pytest.raises(PipelineError, match=r"line 2, column 3: YAML reads on as true or false"):
+        load_file(folder / "three.yml")
+    (folder / "three.yml").write_text("cases:\n  a: {given: {s: [{name: 'no', paid: false}]}, letters: []}\n")
+    assert load_file(folder / "three.yml")[0].batches[0]["s"].rows == ({"name": "no", "paid": False},)
     with pytest.raises(PipelineError, match=r"four.yml: it cannot be read"):
         load_file(folder / "four.yml")
 

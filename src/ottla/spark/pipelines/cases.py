@@ -93,7 +93,7 @@ def load_file(path: Path) -> list[Case]:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise PipelineError(f"it has more than {MAX_FILE_BYTES // 2**20} MB: cases are small")
-        return list(parse_cases(path, load_document(path)))
+        return list(parse_cases(path, load_document(path, has_rows=True)))
     except OSError as error:
         raise PipelineError(f"{path}: it cannot be read: {error}") from None
     except PipelineError as error:

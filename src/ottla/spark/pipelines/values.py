@@ -11,6 +11,7 @@ from ottla.spark.pipelines.errors import PipelineError
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 PIPELINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+UNQUOTED = "YAML reads yes, no, on and off without quotes as true or false: put the word in quotes, e.g. 'no'"
 _INTERVAL = re.compile(r"(\d+) (millisecond|second|minute|hour|day)s?")
 _UNITS_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 
@@ -63,6 +64,8 @@ def named(given: Mapping[str, Any], key: str) -> dict[str, object]:
     if not isinstance(found, dict):
         raise PipelineError(f"{key}: names with their definitions are expected, not {shape(found)}")
     for name in found:
+        if isinstance(name, bool):
+            raise PipelineError(f"{key}: {UNQUOTED}")
         if not NAME.fullmatch(str(name)):
             raise PipelineError(f"{key}: {name!r} may have letters, digits and '_' only: it is the name of a view")
     return found
@@ -74,6 +77,8 @@ def text(given: Mapping[str, Any], key: str, where: str) -> str | None:
         return None
     if isinstance(value, dict | list):
         raise PipelineError(f"{where}.{key}: a text is expected, not {shape(value)}")
+    if isinstance(value, bool):
+        raise PipelineError(f"{where}.{key}: a text is expected. {UNQUOTED}")
     return str(value).strip()
 
 
@@ -91,6 +96,8 @@ def listed(given: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
     value = given.get(key, [])
     if not isinstance(value, list):
         raise PipelineError(f"{where}.{key}: a list is expected, such as [first, second], not {shape(value)}")
+    if any(isinstance(one, bool) for one in value):
+        raise PipelineError(f"{where}.{key}: {UNQUOTED}")
     return tuple(str(one) for one in value if one is not None and one != "")
 
 
