@@ -1,6 +1,7 @@
-"""Where a test may kill the driver: between every two steps of a commit. Nothing happens without the environment
-variable, which names the step, the batch and a folder: `decided:2:/tmp/x`. The folder's file `pid` says whom to kill
-(`self` is the worker that reads it), and its file `killed` that it was done once."""
+"""Where a test may kill or pause the driver: between every two steps of a commit. Nothing happens without the
+environment variable, which names the step, the batch and a folder: `decided:2:/tmp/x`. The folder's file `pid` names
+the process to kill (`self` is the one that reads it; `pause` stops that one until SIGCONT), and its file `killed` is
+made when that is done, once."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 
 FAULT = "OTTLA_SPARK_FAULT"
+PAUSE = "pause"
 LAST_MOMENTS_SECONDS = 60
 
 
@@ -29,5 +31,8 @@ def fault_point(step: str, batch_id: int) -> None:
     except FileExistsError:
         return
     victim = (Path(folder) / "pid").read_text()
+    if victim == PAUSE:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return
     os.kill(os.getpid() if victim == "self" else int(victim), signal.SIGKILL)
     time.sleep(LAST_MOMENTS_SECONDS)

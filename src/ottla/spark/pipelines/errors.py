@@ -16,6 +16,10 @@ class Unavailable(PipelineError):
     exit_code = 3
 
 
+class TakenOver(Unavailable):
+    """A later run has begun with the same state."""
+
+
 class BadData(PipelineError):
     """The data ended the pipeline: a row that a rule forbids, or records that are lost."""
 

@@ -410,12 +410,15 @@ def run_pipeline(
         history.begin(run.guard.definition, started_at)
         run.start()
         while run.poll():
+            state.check_owner()
             state.write_status(run.status("running"))
             show(run)
             if stopped.wait(TICK_S):
                 said(f"batches that are under way end first, at most {stop_timeout_s:g} s; a second signal ends them")
                 run.stop(stop_timeout_s, hurried)
                 break
+            state.check_owner()
+        state.check_owner()
         run.end_quality()
         failure = run.failure()
         if failure is not None:
@@ -432,8 +435,9 @@ def run_pipeline(
         raise
     finally:
         run.stop()
-        state.write_status(run.status(ended, cause))
-        history.end(started_at, run.status(ended, cause), ended, cause)
+        if not state.is_taken_over:
+            state.write_status(run.status(ended, cause))
+            history.end(started_at, run.status(ended, cause), ended, cause)
         show(run)
 
 

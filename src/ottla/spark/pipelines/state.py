@@ -1,7 +1,8 @@
 """What a pipeline keeps on disk: checkpoints, what was read of databases, Spark's log, and how it does.
 
 One process at a time runs a pipeline: it holds a lock on a file of the folder for as long as it lives, and one that
-was killed leaves nothing that has to be cleaned up.
+was killed leaves nothing that has to be cleaned up. On a disk that machines share the lock of a machine that does not
+answer may be given to the next one: each run therefore writes its id to the folder, and ends when it finds a later one.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import signal
 import time
 from pathlib import Path
 from typing import Any, TextIO
+from uuid import uuid4
 
-from ottla.spark.pipelines.definition import Unavailable
+from ottla.spark.pipelines.errors import TakenOver, Unavailable
 
 FOLDER = ".state"
 RESUMED = "resumed"
@@ -27,6 +29,7 @@ class PipelineState:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._lock: TextIO | None = None
+        self._run_id: str | None = None
 
     @property
     def log(self) -> Path:
@@ -133,6 +136,31 @@ class PipelineState:
         file.write(str(os.getpid()))
         file.flush()
         self._lock = file
+
+        self._run_id = uuid4().hex
+        self._owner.write_text(self._run_id)
+
+    @property
+    def _owner(self) -> Path:
+        return self.folder / "run"
+
+    @property
+    def is_taken_over(self) -> bool:
+        """Whether a later run has begun."""
+        if self._run_id is None:
+            return False
+        try:
+            return self._owner.read_text() != self._run_id
+        except FileNotFoundError:
+            return False
+
+    def check_owner(self) -> None:
+        """TakenOver: a later run has begun."""
+        if self.is_taken_over:
+            raise TakenOver(
+                f"another run of the pipeline has begun with the state in {self.folder} while this one did not answer: "
+                "this one ends, and the other goes on with what it has not written"
+            )
 
     def release(self) -> None:
         if self._lock is not None:
