@@ -7,7 +7,6 @@ import http.server
 import json
 import os
 import ssl
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from ottla.client.blocking import Admin, Consumer, Producer
 from tests.cli.kafka.scenes import our_tools
 from tests.interop.secured_kafka import FILES, jaas
 from tests.interop.tls_nodes import NODE_PASSWORD, NODE_USER, SecuredCluster
+from tests.serving import served
 from tests.signed_tokens import SigningKey, key_set
 
 pytestmark = pytest.mark.skipif(
@@ -141,14 +141,8 @@ def token_server() -> Iterator[str]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(FILES / "broker.pem")
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with served(server):
         yield f"https://localhost:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.mark.parametrize("source", ["server", "file"])

@@ -7,7 +7,6 @@ import http.server
 import os
 import ssl
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +24,7 @@ from ottla.client.errors import AuthenticationError
 from tests.interop.secured_kafka import FILES
 from tests.interop.secured_ottla import SecuredOttla, running_ottla
 from tests.interop.servers import kafka_anchor
+from tests.serving import served
 from tests.signed_tokens import SigningKey, key_set
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(180)]
@@ -233,12 +233,8 @@ def https() -> Iterator[str]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(FILES / "broker.pem")
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"https://localhost:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with served(server):
+        yield f"https://localhost:{server.server_address[1]}"
 
 
 def test_keys_are_fetched_by_https_from_a_server_that_is_trusted(https: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import json
 import struct
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from ottla.spark.pipelines.pipeline_file import parse_pipeline
 from ottla.spark.pipelines.redrive import read_letters, redrive
+from tests.serving import served
 from tests.spark.conftest import Runner, Topics
 
 
@@ -51,19 +49,6 @@ class Hook(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None: ...
 
 
-@contextmanager
-def hooks() -> Iterator[Hooks]:
-    server = Hooks()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 def test_rows_of_many_topics_go_to_many_targets_with_keys_and_headers(
     runner: Runner, topics: Topics, tmp_path: Path
 ) -> None:
@@ -74,7 +59,7 @@ def test_rows_of_many_topics_go_to_many_targets_with_keys_and_headers(
         topics.produce(topic, [(key, value)], headers=[("trace", b"old"), ("trace", topic.encode())])  # type: ignore[list-item]
     topics.produce(first, [("short", '{"id": 9}')])  # its key is no long
     topics.produce(second, [(struct.pack(">q", 1), '{"id": 8}')])  # type: ignore[list-item]
-    with hooks() as server:
+    with served(Hooks()) as server:
         document = {
             "name": first,
             "sources": {
