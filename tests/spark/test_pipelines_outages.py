@@ -30,6 +30,7 @@ from ottla.spark.pipelines.table_flows import table_settings
 from ottla.spark.tables.table import open_table
 from tests.chaos.cluster import QUICK_SESSION, Cluster
 from tests.interop.servers import REPOSITORY, Ottla, free_port
+from tests.serving import served
 from tests.spark.conftest import Topics
 from tests.spark.test_pipelines_processes import Database, command, database, jar, wait_for
 from tests.spark.test_tables_s3 import S3
@@ -81,9 +82,13 @@ class Running:
             return found["state"] == WAITS and all(word in (found["cause"] or "") for word in words)
 
         self.wait(f"{flow} waits for {words}", waits)
-        events = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
-        causes = [one["cause"] for one in events if one["event"] == "flow_waits" and one["flow"] == flow]
+        causes = [one["cause"] for one in self.events("flow_waits") if one["flow"] == flow]
         assert any(all(word in cause for word in words) for cause in causes), self.log()[-5000:]
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """What the log says of an event."""
+        said = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
+        return [one for one in said if one["event"] == name]
 
     def end(self) -> None:
         self._process.terminate()
@@ -252,18 +257,6 @@ class Call(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None: ...
 
 
-@contextmanager
-def served(server: Taker) -> Iterator[Taker]:
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 def test_an_http_target_fails_in_every_way(topics: Topics, tmp_path: Path) -> None:
     source, copies, port = topics.new(2), topics.new(1), free_port()
     request = "timeout: 1 second, tries: 2"
@@ -323,6 +316,14 @@ def test_a_webhook_goes_on_when_the_broker_is_back(tmp_path: Path) -> None:
     )
     answers: dict[int, int] = {}
 
+    def health() -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        connection.request("GET", "/health")
+        answer = connection.getresponse()
+        said = answer.status, answer.read().decode()
+        connection.close()
+        return said
+
     def post(number: int) -> int:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         connection.request("POST", "/in", str(number).encode())
@@ -337,11 +338,14 @@ def test_a_webhook_goes_on_when_the_broker_is_back(tmp_path: Path) -> None:
         try:
             wait_for("it listens", lambda: "is written to" in log.read_text())
             assert [post(0), post(1)] == [200, 200]
+            assert health()[0] == 200
             broker.kill()
+            wait_for("its health names the broker", lambda: health()[0] == 503 and broker.bootstrap in health()[1])
             assert post(2) == 503
             assert "a request for /in was not written" in log.read_text()
             broker.start()
             wait_for("it writes again", lambda: post(3) == 200)
+            wait_for("it is healthy again", lambda: health()[0] == 200)
             assert [post(4), post(5)] == [200, 200]
             process.terminate()
             assert process.wait(120) == 0
@@ -354,6 +358,37 @@ def test_a_webhook_goes_on_when_the_broker_is_back(tmp_path: Path) -> None:
 
 
 # --- Brokers
+
+
+def test_a_flow_names_a_broker_that_is_away_long_before_it_fails(tmp_path: Path) -> None:
+    broker = Ottla(tmp_path / "data", [])
+    broker.start()
+    topics = Topics(broker.bootstrap)
+    source, copies = topics.new(1), topics.new(1)
+    (tmp_path / "pipeline.yml").write_text(
+        f"trigger: 1 second\nsources: {{rows: {{topic: {source}, format: string}}}}\n"
+        f"flows: {{copies: {{from: rows, topic: {copies}}}, table: {{from: rows, delta: table}}}}\n"
+    )
+
+    def waits_for(flow: str) -> str:
+        return run.flow(flow).get("waits_for") or ""
+
+    with running(topics, tmp_path) as run:
+        topics.produce(source, [(None, "one")])
+        run.wait("the first row", lambda: run.flow("copies")["rows_out"] and run.flow("table")["rows_out"])
+        broker.kill()
+        for flow in ("copies", "table"):
+            run.wait(f"{flow} names it", lambda flow=flow: f"the broker at {broker.bootstrap}" in waits_for(flow))
+            assert run.flow(flow)["state"] == "running"
+        run.wait("the log names it", lambda: run.events("broker_away"))
+        assert run.events("broker_away")[0]["brokers"] == broker.bootstrap
+        broker.start()
+        run.wait("the log says that it is back", lambda: run.events("broker_back"))
+        topics.produce(source, [(None, "two")])
+        run.wait("the next row", lambda: run.flow("copies")["rows_out"] == run.flow("table")["rows_out"] == 2)
+        assert not waits_for("copies") and not waits_for("table")
+    assert topics.values(copies) == ["one", "two"]
+    broker.stop()
 
 
 class Sender:

@@ -19,6 +19,7 @@ from ottla.cli.session import CommandError
 
 if TYPE_CHECKING:
     from ottla.client import Producer
+    from ottla.spark.pipelines.broker_watch import BrokerWatch
     from ottla.spark.pipelines.connection import Connection
     from ottla.spark.pipelines.definition import Pipeline
     from ottla.spark.pipelines.webhook import BadRequest, Head, Webhook
@@ -38,10 +39,11 @@ REASONS = {
 class Listener:
     """Takes requests for the webhooks of a pipeline and writes them to topics."""
 
-    def __init__(self, hooks: dict[str, tuple[str, Webhook]], producer: Producer) -> None:
+    def __init__(self, hooks: dict[str, tuple[str, Webhook]], producer: Producer, brokers: BrokerWatch) -> None:
         self._hooks = hooks
         """By path: the topic, and what a request has to be."""
         self._producer = producer
+        self._brokers = brokers
         self._connections: set[asyncio.Task[None]] = set()
         self._busy: set[asyncio.Task[None]] = set()
         self._waiting_bytes = 0
@@ -95,7 +97,10 @@ class Listener:
         from ottla.spark.pipelines.webhook import BadRequest, body_length
 
         if head.method == "GET" and head.path == "/health":
-            return 200, json.dumps({"status": "ok"}), head.keeps_open and "content-length" not in head.headers
+            outage, keeps_open = self._brokers.outage, head.keeps_open and "content-length" not in head.headers
+            if outage is not None:
+                return 503, json.dumps({"status": "unavailable", "error": str(outage)}), keeps_open
+            return 200, json.dumps({"status": "ok"}), keeps_open
         if head.path not in self._hooks:
             raise BadRequest(404, f"there is no webhook at this path; there is {', '.join(self._hooks)}")
         if head.method != "POST":
@@ -180,6 +185,7 @@ def _make_topics(pipeline: Pipeline, connection: Connection) -> None:
 
 async def _serve(pipeline: Pipeline, connection: Connection) -> int:
     from ottla.client import Producer
+    from ottla.spark.pipelines.broker_watch import BrokerWatch
     from ottla.spark.pipelines.webhook import MAX_HEAD_BYTES
 
     places: dict[tuple[str, int], dict[str, tuple[str, Webhook]]] = {}
@@ -196,11 +202,13 @@ async def _serve(pipeline: Pipeline, connection: Connection) -> int:
         loop.add_signal_handler(number, stopped.set)
     settings = {**connection.producer_settings(), "acks": "all", "delivery.timeout.ms": str(DELIVERY_TIMEOUT_MS)}
     settings.setdefault("request.timeout.ms", "10000")
+    brokers = BrokerWatch(connection)
     async with Producer(settings) as producer:
         servers, listeners = [], []
+        brokers.start()
         try:
             for (host, port), hooks in places.items():
-                listener = Listener(hooks, producer)
+                listener = Listener(hooks, producer, brokers)
                 try:
                     server = await asyncio.start_server(listener.serve, host, port, limit=MAX_HEAD_BYTES)
                 except OSError as error:
@@ -212,6 +220,7 @@ async def _serve(pipeline: Pipeline, connection: Connection) -> int:
                     notice(f"http://{host}:{taken}{path} is written to {topic}")
             await stopped.wait()
         finally:
+            await asyncio.to_thread(brokers.stop)
             for server in servers:
                 server.close()
             await asyncio.gather(*(listener.stop() for listener in listeners))

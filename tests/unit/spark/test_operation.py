@@ -6,7 +6,6 @@ import io
 import itertools
 import json
 import queue
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from ottla.spark.pipelines.metrics import MetricsServer, metrics_text
 from ottla.spark.pipelines.pipeline_file import parse_pipeline
 from ottla.spark.pipelines.progress import Arrivals, Batch, FlowProgress
 from ottla.spark.pipelines.traces import Traces, are_wanted
+from tests.serving import served
 
 SOURCE = {"source": "rows", "rows": 10, "kept": 7, "dropped": 1, "letters": 2, "failed": {'a "b"': 3}, "unexpected": {}}
 
@@ -158,6 +158,16 @@ def test_a_run_is_told_as_events() -> None:
         ["flow_ended", "run_ended"],
     ]
     assert events.last_batch("copy") == (2, 1002.0)
+
+
+def test_brokers_that_do_not_answer_are_an_event_and_so_is_their_return() -> None:
+    events, outage = Events(), {"brokers": "b:9092", "since": 5.0, "cause": "refused"}
+    looks = [None, outage, {**outage, "cause": "silent"}, None]
+    told = [list(events.look({**status(), "outage": one}, {}, 1.0)) for one in looks]
+    assert [[one.name for one in some] for some in told] == [["run_started"], ["broker_away"], [], ["broker_back"]]
+    assert told[1][0].to_json("shop") == {
+        "event": "broker_away", "level": "warning", "pipeline": "shop", **outage,
+    }  # fmt: skip
 
 
 def test_a_flow_that_ends_at_once_has_started_too() -> None:
@@ -301,13 +311,8 @@ class Keeper(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    server = Collector()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with served(Collector()) as server:
+        yield server
 
 
 def test_lineage_is_sent_and_tried_again(tmp_path: Path, collector: Collector) -> None:

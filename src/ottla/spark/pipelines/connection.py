@@ -43,9 +43,12 @@ class Connection:
         own = {name: value for name, value in given.items() if name not in REFUSED}
         return {**own, "kafka.bootstrap.servers": self.bootstrap_servers}
 
-    def admin(self) -> Admin:
-        limit = self.settings.get("default.api.timeout.ms", str(API_TIMEOUT_MS))
+    def admin(self, limit_ms: int | None = None) -> Admin:
+        """With a limit for the answer to each call; without one the properties have it."""
+        limit = self.settings.get("default.api.timeout.ms", str(API_TIMEOUT_MS)) if limit_ms is None else str(limit_ms)
         limits = {"default.api.timeout.ms": limit, "request.timeout.ms": limit}
+        if limit_ms is not None:
+            return Admin({**self._for(AdminConfig), **limits})
         return Admin({**limits, **self._for(AdminConfig)})
 
     def consumer(self, more: Mapping[str, str]) -> Consumer:

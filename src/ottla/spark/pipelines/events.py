@@ -6,6 +6,7 @@ batch_done    a batch with rows
 flow_waits    a flow is in another state than these, e.g. before it is tried again
 letters       a source has put rows aside since the last look
 flow_ended    with the state `done`, `stopped`, `failed` or `paused`, and the cause; it may start again
+broker_away   the brokers do not answer, since when and why; broker_back: they do again
 run_ended     once, with the state and the cause
 """
 
@@ -36,7 +37,8 @@ class Event:
             return ERROR
         return (
             WARNING
-            if self.name == "letters" or self.fields.get("state") in ("paused", "backing off", "isolating")
+            if self.name in ("letters", "broker_away")
+            or self.fields.get("state") in ("paused", "backing off", "isolating")
             else INFO
         )
 
@@ -59,6 +61,7 @@ class Events:
 
     def __init__(self) -> None:
         self._is_begun = False
+        self._is_broker_away = False
         self._states: dict[str, str] = {}
         self._letters: dict[str, int] = {}
         self._places: dict[str, tuple[int, float]] = {}
@@ -71,6 +74,10 @@ class Events:
         if not self._is_begun:
             self._is_begun = True
             yield Event("run_started", at)
+        outage = status.get("outage")
+        if (outage is not None) != self._is_broker_away:
+            self._is_broker_away = outage is not None
+            yield Event("broker_back", at) if outage is None else Event("broker_away", at, fields=outage)
         for flow in status["flows"]:
             yield from self._of_flow(flow, batches.get(flow["flow"], []), at)
         for source in status["sources"]:

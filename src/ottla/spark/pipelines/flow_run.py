@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ottla.spark.pipelines.broker_watch import Outage
 from ottla.spark.pipelines.definition import Flow
 from ottla.spark.pipelines.errors import PipelineError, RuleBroken, Unavailable
 from ottla.spark.pipelines.failures import failure, flow_failure
@@ -34,6 +35,7 @@ class FlowRun:
         self._redacted = redacted
         self._query: StreamingQuery | None = None
         self._heard_at = 0
+        self._is_broker_away = False
         self._reports_at_stop: int | None = None
 
     @property
@@ -125,13 +127,21 @@ class FlowRun:
         self.progress.failures = self.life.failure_count
         self.progress.retry_in_s = self.life.retry_in_s(now)
 
-    def note_wait(self, now: int) -> None:
-        """What the flow waits for, if it has not reported yet, or its last report is old."""
+    def note_wait(self, now: int, outage: Outage | None = None, away_s: float = 0.0) -> None:
+        """What the flow waits for: brokers that do not answer, or if it has not reported yet, or its last report is
+        old."""
         if self.life.is_due(now):
             self.progress.wait("the flows before it", None)
         query = self._query
         if query is None or not query.isActive:
             return
+        if outage is not None:
+            self.progress.wait(f"the broker at {outage.brokers}, which does not answer ({outage.cause})", away_s)
+            self._is_broker_away = True
+            return
+        if self._is_broker_away:
+            self.progress.wait(None, None)
+            self._is_broker_away = False
         said, silent_ms = self._redacted(str(query.status["message"])), now - self._heard_at
         if not self.progress.has_reported:
             self.progress.wait(f"its first batch ({said})", silent_ms / 1000)

@@ -50,6 +50,13 @@ class Graph:
     def targets_of(self, node_id: str) -> list[str]:
         return [after for before, after in self.edges if before == node_id]
 
+    def sources_of(self, flow: str) -> set[str]:
+        """The names of the sources that a flow may read, through any views."""
+        found = [f"{FLOW}:{flow}"]
+        for node_id in found:
+            found += [before for before, after in self.edges if after == node_id and before not in found]
+        return {self.node(node_id).name for node_id in found if self.node(node_id).kind == SOURCE}
+
     def node(self, node_id: str) -> Node:
         return next(node for node in self.nodes if node.id == node_id)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -19,12 +19,14 @@ from pyspark.sql import DataFrame, SparkSession
 from ottla.client.errors import KafkaError
 from ottla.converters.errors import ConverterError
 from ottla.spark.pipelines import jdbc, targets
+from ottla.spark.pipelines.broker_watch import BrokerWatch
 from ottla.spark.pipelines.connection import Connection
 from ottla.spark.pipelines.definition import Flow, Pipeline, PipelineError, Source
 from ottla.spark.pipelines.errors import BadData, Unavailable
 from ottla.spark.pipelines.fingerprints import Guard
 from ottla.spark.pipelines.flow_run import FlowRun
 from ottla.spark.pipelines.frames import LETTERS_FLOW, Frames
+from ottla.spark.pipelines.graph import graph_of
 from ottla.spark.pipelines.history import History
 from ottla.spark.pipelines.isolation import Isolation, set_aside_of, write_letters
 from ottla.spark.pipelines.lifecycle import BACKING_OFF, ISOLATING, ONCE_RETRY_MS, PAUSED, FailurePolicy, Lifecycle
@@ -64,6 +66,8 @@ class PipelineRun:
         self._runs: dict[str, FlowRun] = {}
         self._followers: dict[str, tuple[jdbc.Follower, Lifecycle]] = {}
         self._is_once = False
+        self._brokers = BrokerWatch(connection)
+        self._of_topics: frozenset[str] = frozenset()
         self._letters_flow = Flow(LETTERS_FLOW, LETTERS_FLOW, topic=pipeline.dead_letters)
         self.doing: Callable[[str], None] = lambda text: None
         """Called with what the start waits for, before it waits."""
@@ -187,6 +191,9 @@ class PipelineRun:
                 raise jdbc.failed(follower.source, error) from None
             if not self._is_once:
                 follower.start(self._trigger_s)
+        if self._pipeline.uses_topics:
+            self._of_topics = frozenset(_flows_of_topics(self._pipeline))
+            self._brokers.start()
         self._start_due()
 
     @property
@@ -267,9 +274,11 @@ class PipelineRun:
         self._isolate()
         self._start_due()
         self._poll_followers()
-        now = _now()
-        for run in self._runs.values():
-            run.note_wait(now)
+        now, outage = _now(), self._brokers.outage
+        away_s = 0.0 if outage is None else time.time() - outage.since
+        for name, run in self._runs.items():
+            is_of_topics = name in self._of_topics or name not in self._frames.flows  # letters
+            run.note_wait(now, outage if is_of_topics else None, away_s)
         return not all(self._is_over(run) for run in self._runs.values())
 
     def _is_over(self, run: FlowRun) -> bool:
@@ -354,6 +363,7 @@ class PipelineRun:
             time.sleep(STOP_TICK_S)
         for run in self._runs.values():
             run.stop(_now())
+        self._brokers.stop()
 
     def failure(self) -> PipelineError | None:
         """The flows that have failed for good or are paused, as one error of the first one's kind."""
@@ -373,6 +383,7 @@ class PipelineRun:
             "state": state,
             "cause": cause,
             "waits_for": self._waits_for if state == "starting" else None,
+            "outage": None if (outage := self._brokers.outage) is None else outage._asdict(),
             "updated_at": time.time(),
             "stop_timeout_s": self._pipeline.stop_timeout_ms / 1000,
             "flows": [run.progress.to_json() for run in self._runs.values()],
@@ -443,6 +454,14 @@ def run_pipeline(
 
 def _is_topic(source: Source | None) -> bool:
     return source is not None and source.kind == "topic"
+
+
+def _flows_of_topics(pipeline: Pipeline) -> Iterator[str]:
+    """The flows that read or write topics."""
+    graph, topics = graph_of(pipeline), {source.name for source in pipeline.sources if _is_topic(source)}
+    for flow in pipeline.flows:
+        if flow.kind == "topic" or graph.sources_of(flow.name) & topics:
+            yield flow.name
 
 
 def _wall_ms() -> int:
