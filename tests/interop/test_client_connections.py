@@ -141,6 +141,34 @@ def test_a_cluster_that_is_closed_while_it_connects_leaves_no_connection() -> No
     asyncio.run(work())
 
 
+def test_a_bootstrap_server_that_is_being_connected_to_as_a_broker_leaves_no_connection() -> None:
+    async def work() -> None:
+        async with silent_broker(shakes_hands=True) as broker:
+            cluster = Cluster(config_of(broker))
+            port = int(broker.address.split(":")[1])
+            is_asked = asyncio.Event()
+
+            async def connect() -> Connection:
+                connection = await Connection.connect("127.0.0.1", port, cluster.config)
+                await is_asked.wait()
+                return connection
+
+            task = cluster._connecting[0, "main"] = asyncio.create_task(connect())
+            task.add_done_callback(lambda done: cluster._connected((0, "main"), done))
+            bootstrap = await Connection.connect("127.0.0.1", port, cluster.config)
+            brokers = [MetadataResponseBroker(node_id=0, host="127.0.0.1", port=port)]
+            if not cluster._adopt(bootstrap, MetadataResponse(brokers=brokers)):
+                bootstrap.close()
+            is_asked.set()
+            connection = await task
+            await cluster.close()
+            assert bootstrap.is_closed
+            assert connection.is_closed
+            await broker.deserted()
+
+    asyncio.run(work())
+
+
 def test_a_blocking_call_that_is_interrupted_leaves_no_connection() -> None:
     async def work() -> None:
         async with silent_broker(shakes_hands=True) as broker:

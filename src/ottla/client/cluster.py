@@ -584,12 +584,14 @@ class Cluster(lifetimes.Open):
                 connection.close()
 
     def _adopt(self, connection: Connection, response: MetadataResponse) -> bool:
-        """Whether the connection to a bootstrap server can be kept: metadata lists a broker at the same address."""
+        """Whether the connection to a bootstrap server can be kept: metadata lists a broker at the same address, to
+        which there is no other one, and none is being made."""
         if self._is_closed:
             return False
         for broker in response.brokers:
             key = (broker.node_id, MAIN)
-            if (broker.host, broker.port) == (connection.host, connection.port) and key not in self._connections:
+            has_other = key in self._connections or key in self._connecting
+            if (broker.host, broker.port) == (connection.host, connection.port) and not has_other:
                 self._connections[key] = connection
                 self._failures.pop(broker.node_id, None)
                 known = Broker(broker.node_id, broker.host, broker.port, broker.rack)
