@@ -150,6 +150,8 @@ class Connection:
         """Where requests go: the channel, or what holds them back during a login."""
         self._waiting: deque[_Waiting] = deque()
         self._correlation_id = 0
+        self._greeting_count = 1
+        """The requests that it took to learn the broker's versions: two, if the broker does not speak our newest."""
         self._timer: asyncio.TimerHandle | None = None
         self._closed = loop.create_future()
         self._error: KafkaError | None = None
@@ -225,6 +227,7 @@ class Connection:
         while versions is None:
             response: ApiVersionsResponse = await self.request(greeting.request, version=greeting.version)
             versions = greeting.handle(response)
+        self._greeting_count = self._correlation_id
         check_error(response.error_code)
         self.versions = versions
 
@@ -431,7 +434,7 @@ class Connection:
 
             self._fail(explain_failure(error, self.host, self.port))
         answer_count = self._correlation_id - len(self._waiting)
-        if answer_count <= 1 and not self._is_closed:
+        if answer_count <= self._greeting_count and not self._is_closed:
             from ottla.client.tls_failures import explain_end
 
             first_bytes = bytes(self._buffers.shared[:2])

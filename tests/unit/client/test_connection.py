@@ -436,6 +436,24 @@ def test_a_broker_that_ends_the_connection_at_the_first_request_may_want_a_login
     run(work)
 
 
+def test_a_broker_of_an_older_version_that_ends_the_connection_may_want_a_login_too() -> None:
+    async def work() -> None:
+        connection, pipe = connected()
+        negotiating = asyncio.create_task(connection._negotiate())
+        await asyncio.sleep(0)
+        refusal = ApiVersionsResponse(error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=4)])
+        receive(pipe, answer(0, refusal, 0))
+        await asyncio.sleep(0)
+        receive(pipe, answer(1, ApiVersionsResponse(), 4))
+        await negotiating
+        waiting = connection.request(MetadataRequest(topics=[]), version=4)
+        end(pipe)
+        with pytest.raises(NetworkError, match="is SASL_PLAINTEXT, not PLAINTEXT"):
+            await waiting
+
+    run(work)
+
+
 def test_a_connection_that_breaks_while_a_request_is_written_fails_that_request_with_the_others() -> None:
     async def work() -> None:
         connection, pipe = connected()
