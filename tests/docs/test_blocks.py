@@ -8,6 +8,8 @@ import io
 import json
 import re
 import shlex
+import subprocess
+import sys
 import textwrap
 from collections.abc import Iterator
 from importlib import import_module
@@ -19,11 +21,7 @@ import yaml
 
 from ottla.__main__ import COMMANDS, ELSEWHERE
 from ottla.cli.parser import Parser
-from ottla.spark.pipelines.cases import _CASE_KEYS
-from ottla.spark.pipelines.flow_definition import _FLOW_KEYS
-from ottla.spark.pipelines.pipeline_file import _FILE_KEYS
-from ottla.spark.pipelines.source_definition import _SOURCE_KEYS
-from tests.docs.pages import DOCS, NOT_RUN, PAGES, REPOSITORY, RUN, SHOWN, blocks, prose
+from tests.docs.pages import NOT_RUN, PAGES, REPOSITORY, RUN, SHOWN, blocks, prose
 
 BEFORE_THE_COMMAND = {"-b", "-o", "--cluster", "--command-config", "--version", "--help"}
 PLACEHOLDER = re.compile(r"[A-Z]|\.\.\.|[|\[\]]")
@@ -123,19 +121,14 @@ def test_files_that_a_page_names_exist(page: str) -> None:
     assert [path for path in paths if not is_there(path)] == []
 
 
-@pytest.mark.parametrize(
-    ("pages", "keys"),
-    [
-        (("pipelines.md",), _FILE_KEYS),
-        (("pipelines/sources.md",), _SOURCE_KEYS),
-        (("pipelines/targets.md", "pipelines/changes.md"), _FLOW_KEYS),
-        (("pipelines/testing.md",), _CASE_KEYS),
-    ],
-)
-def test_every_key_of_a_pipeline_has_its_row(pages: tuple[str, ...], keys: tuple[str, ...]) -> None:
-    tables = "".join((DOCS / page).read_text() for page in pages)
-    first_cells = "".join(re.findall(r"^\| (.+?) \|", tables, re.MULTILINE))
-    assert [key for key in keys if f"`{key}`" not in first_cells] == []
+def test_the_tables_of_keys_are_those_of_the_parsers() -> None:
+    checked = subprocess.run(
+        [sys.executable, REPOSITORY / "tools" / "pipeline_keys.py", "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_the_versions_of_clients_that_are_named_are_those_of_the_tests() -> None:

@@ -18,13 +18,14 @@ Files in, cases out; nothing of Spark is needed for that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ottla.spark.pipelines.definition import Pipeline, PipelineError
 from ottla.spark.pipelines.documents import load_document
+from ottla.spark.pipelines.file_key import FLAG, LIST, NAMED, TEXT, TEXTS, FileKey
 
 FOLDER = "tests"
 VALUE, KEY, HEADERS, TIMESTAMP = "_value", "_key", "_headers", "_timestamp"
@@ -32,8 +33,38 @@ TOPIC, PARTITION, OFFSET = "_topic", "_partition", "_offset"
 RECORD_KEYS = (VALUE, KEY, HEADERS, TIMESTAMP, TOPIC, PARTITION, OFFSET)
 LETTER_KEYS = ("source", "rule", "error", "key", "value")
 MAX_FILE_BYTES = 32 * 1024 * 1024
-_FILE_KEYS = ("set", "given", "cases")
-_CASE_KEYS = ("set", "given", "expect", "letters", "fails", "about")
+CASE_FILE_KEYS: Final = {
+    "cases": FileKey(NAMED, "the cases by their names"),
+    "given": FileKey(NAMED, "rows for every case of the file, by source"),
+    "set": FileKey(TEXTS, "values for `${NAME}` in every case of the file"),
+}
+CASE_KEYS: Final = {
+    "about": FileKey(TEXT, "a sentence about the case"),
+    "given": FileKey(NAMED, "rows by source: see [Given rows](testing.md#given-rows)"),
+    "expect": FileKey(
+        NAMED,
+        "rows by flow, in any order, each as often as it comes. Only the columns that a row names are compared; `x: "
+        "null` expects a null. `{ordered: true, exact: true, rows: [...]}` expects this order and no other columns. A "
+        "number is how many rows there are. Flows that are not named are not run",
+    ),
+    "letters": FileKey(
+        LIST, "the dead letters: `source`, `rule`, `error`, `key`, `value`. Without this key there must be none"
+    ),
+    "fails": FileKey(
+        TEXT, "instead of `expect` and `letters`: a part of the error that ends the pipeline (`action: fail`)"
+    ),
+    "set": FileKey(TEXTS, "values for `${NAME}` in this case. The environment is not read, and no secrets are needed"),
+}
+GIVEN_KEYS: Final = {
+    "rows": FileKey(LIST, "the rows"),
+    "file": FileKey(TEXT, "instead of `rows`: a file beside the case, each line a row"),
+    "schema": FileKey(TEXT, "the columns, as in SQL, of a source that is a table or a database"),
+}
+EXPECTED_KEYS: Final = {
+    "rows": FileKey(LIST, "the rows, or how many there are"),
+    "ordered": FileKey(FLAG, "rows have this order", "false"),
+    "exact": FileKey(FLAG, "rows have no other columns", "false"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +132,7 @@ def load_file(path: Path) -> list[Case]:
 
 
 def parse_cases(path: Path, document: object) -> Iterator[Case]:
-    given = _section(document, "the file", _FILE_KEYS)
+    given = _section(document, "the file", CASE_FILE_KEYS)
     cases = given.get("cases")
     if not isinstance(cases, dict) or not cases:
         raise PipelineError("cases: names with cases are expected, e.g. 'cases: {an order passes: {given: ...}}'")
@@ -110,7 +141,7 @@ def parse_cases(path: Path, document: object) -> Iterator[Case]:
         raise PipelineError("given: rows for all cases are one batch; write a list of batches into a case")
     for name, value in cases.items():
         where = f"cases.{name}"
-        one = _section(value, where, _CASE_KEYS)
+        one = _section(value, where, CASE_KEYS)
         batches = _batches(one.get("given"), f"{where}.given", path)
         fails = one.get("fails")
         if fails is not None and not isinstance(fails, str):
@@ -184,7 +215,7 @@ def _batch(document: object, where: str, path: Path) -> Mapping[str, Given]:
 def _given(document: object, where: str, path: Path) -> Given:
     schema = None
     if isinstance(document, dict):
-        parts = _section(document, where, ("rows", "file", "schema"))
+        parts = _section(document, where, GIVEN_KEYS)
         schema = parts.get("schema")
         if schema is not None and not isinstance(schema, str):
             raise PipelineError(f"{where}.schema: columns as SQL has them are expected, e.g. 'id bigint'")
@@ -226,7 +257,7 @@ def _expected_flows(document: object, where: str) -> dict[str, Expected]:
 def _expected(document: object, where: str) -> Expected:
     is_ordered = is_exact = False
     if isinstance(document, dict):
-        parts = _section(document, where, ("rows", "ordered", "exact"))
+        parts = _section(document, where, EXPECTED_KEYS)
         is_ordered, is_exact = (parts.get(key, False) for key in ("ordered", "exact"))
         if not isinstance(is_ordered, bool) or not isinstance(is_exact, bool):
             raise PipelineError(f"{where}: 'ordered' and 'exact' are true or false")
@@ -250,7 +281,7 @@ def _variables(given: Mapping[str, Any], where: str) -> dict[str, str]:
     return {str(name): str(one).lower() if isinstance(one, bool) else str(one) for name, one in value.items()}
 
 
-def _section(document: object, where: str, known: tuple[str, ...]) -> dict[str, Any]:
+def _section(document: object, where: str, known: Collection[str]) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise PipelineError(f"{where}: names with values are expected ({', '.join(known)})")
     for key in document:

@@ -5,19 +5,39 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ottla.spark.pipelines import values
 from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.file_key import LIST, SQL, TEXT, TIME, FileKey, one_of
 
-CHANGE_KEYS = (
-    *("keys", "sequence_by", "deletes", "except", "scd", "tombstones"),
-    *("start_column", "end_column", "sequence_column"),
-)
 START, END, SEQUENCE_COLUMN = "__START_AT", "__END_AT", "__SEQUENCE"
+DEFAULT_TOMBSTONES = "7 days"
+CHANGE_KEYS: Final = {
+    "keys": FileKey(
+        LIST,
+        "the columns that identify a row. A change with a null among them ends the flow; a rule of the source can put "
+        "it aside before",
+    ),
+    "sequence_by": FileKey(
+        SQL,
+        "a number, text, date or timestamp: of two changes of a key, the one with the higher value is newer. Without "
+        "it the later one is newer",
+    ),
+    "deletes": FileKey(SQL, "a condition that is true for a delete"),
+    "except": FileKey(LIST, "columns that are not written"),
+    "scd": FileKey(one_of("1", "2"), "`1`: the target has the newest row of each key. `2`: it has every version", "1"),
+    "start_column": FileKey(TEXT, "of type 2: when a version starts", START),
+    "end_column": FileKey(TEXT, "of type 2: when a version ends. The end of the present version is null", END),
+    "sequence_column": FileKey(
+        TEXT,
+        "of type 1: a column of the target for the sequence, if `sequence_by` is not a column itself",
+        SEQUENCE_COLUMN,
+    ),
+    "tombstones": FileKey(TIME, "how long deletes are remembered", DEFAULT_TOMBSTONES),
+}
 UPSERTED = ("files", "jdbc", "delta", "iceberg")
 """Targets whose rows a mode other than `append` replaces; files are refused."""
-DEFAULT_TOMBSTONES = "7 days"
 _DURATION = re.compile(r"(\d+) (minute|hour|day|week)s?")
 _SECONDS = {"minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from ottla.converters.registry import RegistrySettings
 from ottla.spark.pipelines import record_parts, values
@@ -17,27 +17,103 @@ from ottla.spark.pipelines.definition import (
     MODES,
     PLAIN,
     TARGET_KINDS,
+    WIRES,
     Flow,
 )
 from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.file_key import FLAG, LIST, NAMED, NUMBER, TEXT, TEXTS, TIME, FileKey, one_of
 from ottla.spark.pipelines.http_request import http_request
 from ottla.spark.pipelines.lifecycle import ON_FAILURE
 from ottla.spark.pipelines.record_parts import Key
 from ottla.spark.pipelines.rule_definition import parse_measures, parse_rules
 from ottla.spark.pipelines.source_definition import needs_schema, parse_wire
 
-_FLOW_KEYS = (
-    *("from", *TARGET_KINDS, "format", "key", "table", "mode", "partition_by", "options"),
-    *("schema", "message", "wire", "register", "guarantee", "catalog", "evolve", "compact_every"),
-    *("headers", "partitions", "replication", "config", "request"),
-    *("expect", "on_failure", "retry_for", "poison"),
-    *CHANGE_KEYS,
-)
+FLOW_KIND_KEYS: Final = {
+    "topic": FileKey(
+        "text or keys below",
+        "a topic, exactly once. `{expression: \"concat('orders-', country)\", topics: [orders-gr, orders-cz]}`: each "
+        "row names its topic",
+    ),
+    "files": FileKey(TEXT, "files in a folder, exactly once"),
+    "jdbc": FileKey(
+        TEXT, "a database, by its JDBC address; `table` names the table. Exactly once, or as `guarantee` says"
+    ),
+    "delta": FileKey(TEXT, "a Delta table, exactly once: a folder or an address such as `s3://lake/orders`"),
+    "iceberg": FileKey(TEXT, "an Iceberg table, exactly once, as `NAMESPACE.NAME` of `catalog`"),
+    "http": FileKey(TEXT, "an HTTP service, by its address, at least once. See [HTTP](targets.md#http)"),
+    "spark_format": FileKey(
+        TEXT, "any format that Spark or a package of yours writes as a stream, with the guarantee of that format's sink"
+    ),
+}
+"""Where rows go; a flow has one of these."""
+FLOW_KEYS: Final = {
+    "from": FileKey(TEXT, "the source or view. Without it the one with the name of the flow"),
+    "format": FileKey(
+        TEXT,
+        "of a topic `json` (default), `csv`, `string`, `raw`, `avro` or `protobuf`; of files `parquet` (default), "
+        "`json` or `csv`",
+    ),
+    "schema": FileKey(
+        TEXT,
+        "as of [sources](sources.md#keys-of-a-source). Avro without a schema takes it from the columns. Protobuf "
+        "always needs one, because the numbers of its fields must stay the same",
+    ),
+    "message": FileKey(TEXT, "which message of a Protobuf schema. Without it the first"),
+    "wire": FileKey(one_of(*WIRES), "as of [sources](sources.md#keys-of-a-source)"),
+    "register": FileKey(
+        FLAG, "`false`: use the registry's newest schema of `TOPIC-value` instead of registering one", "true"
+    ),
+    "partitions": FileKey(NUMBER, "of a topic that the flow creates. Without it the broker's default"),
+    "replication": FileKey(NUMBER, "replicas of a topic that the flow creates. Without it the broker's default"),
+    "config": FileKey(
+        TEXTS,
+        "settings of a topic that the flow creates: `config: {cleanup.policy: compact}`. An existing topic is left as "
+        "it is",
+    ),
+    "key": FileKey(
+        "SQL expression or keys below",
+        "the key of the records, written as text; or `{expression: id, format: long}`, or `{columns: [id, day], "
+        "format: json}`, with the [formats of keys](sources.md#keys-of-records)",
+    ),
+    "headers": FileKey(
+        "names with SQL expressions",
+        "`{trace: \"header(_headers, 'trace')\", source: \"'shop'\"}`: one header for each name, from any column. A "
+        "null leaves it out. Or one expression for all: `headers: _headers`",
+    ),
+    "table": FileKey(TEXT, "of `jdbc`: the table"),
+    "mode": FileKey(one_of(*MODES), "see [Modes](targets.md#modes)", MODES[0]),
+    "partition_by": FileKey(
+        LIST,
+        "columns, of files and tables. Files of a Delta table lie in folders `country=GR/day=2026-11-17/`, like those "
+        "of Spark and delta-rs",
+    ),
+    "evolve": FileKey(
+        FLAG, "columns that the table does not have are added to it. Without it they are an error", "false"
+    ),
+    "compact_every": FileKey(
+        NUMBER,
+        "after so many batches the small files of a table are merged into large ones. `ottla pipeline compact NAME` "
+        "does it at once",
+    ),
+    "catalog": FileKey(TEXTS, "of Iceberg: as of [sources](sources.md#keys-of-a-source)"),
+    "request": FileKey("keys below", "of `http`: see [HTTP](targets.md#http)"),
+    "options": FileKey(TEXTS, "of the connector, the driver, the table's storage, or the `spark_format` (`path`, ...)"),
+    "expect": FileKey(NAMED, "rules on the rows that are written: see [Rules](rules.md)"),
+    "on_failure": FileKey(one_of(*ON_FAILURE), "as in the file, for this flow only: see [Failures](failures.md)"),
+    "retry_for": FileKey(TIME, "as in the file, for this flow only"),
+    "poison": FileKey(NUMBER, "as in the file, for this flow only"),
+    "guarantee": FileKey(
+        one_of(*GUARANTEES),
+        "of a database. For exactly once, the tables `ottla_batches` and `ottla_staging_...` are made beside the "
+        "target",
+        EXACTLY_ONCE,
+    ),
+}
 
 
 def parse_flow(name: str, document: object, registry: RegistrySettings | None) -> Flow:
     where = f"flows.{name}"
-    given = values.section(document, where, _FLOW_KEYS)
+    given = values.section(document, where, {**FLOW_KIND_KEYS, **FLOW_KEYS, **CHANGE_KEYS})
     kinds = [one for one in TARGET_KINDS if one in given]
     if len(kinds) != 1:
         raise PipelineError(f"{where}: it needs one of {', '.join(TARGET_KINDS)}, and has {', '.join(kinds) or 'none'}")

@@ -11,21 +11,37 @@ import hmac
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from ottla.spark.pipelines import values
 from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.file_key import NUMBER, SIGN_KEYS, SQL, TEXTS, TIME, FileKey, one_of
 
 ROW, BATCH = PER = ("row", "batch")
 METHODS = ("POST", "PUT", "PATCH")
+REQUEST_KEYS: Final = {
+    "method": FileKey(one_of(*METHODS), "the method of the call", "POST"),
+    "per": FileKey(
+        one_of(*PER),
+        "`row`: a call for each row, its body the row as JSON. `batch`: arrays of up to `max_rows` rows",
+        ROW,
+    ),
+    "max_rows": FileKey(NUMBER, "with `per: batch`: the most rows in a call, at most 10,000", "500"),
+    "timeout": FileKey(TIME, "how long an answer may take, in seconds or minutes", "30 seconds"),
+    "tries": FileKey(NUMBER, "how often a call is made before the batch fails, at most 1,000", "8"),
+    "headers": FileKey(TEXTS, 'headers of every call: `{Authorization: "Bearer ${HOOK_TOKEN}"}`'),
+    "idempotency_key": FileKey(
+        SQL, "the value of the header `Idempotency-Key`, with `per: row`. Without it made from flow, batch and row"
+    ),
+    "sign": FileKey("keys below", 'a signature of the body: `{secret: "${file:hook-secret}"}`'),
+}
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 RETRIED = (408, 425, 429)
 """Answers of the 4xx kind that say 'later', not 'never'."""
 MAX_ROWS = 10_000
 FIRST_PAUSE_S = 0.5
 MAX_PAUSE_S = 30.0
-_KEYS = ("method", "per", "max_rows", "timeout", "tries", "headers", "idempotency_key", "sign")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _DURATION = re.compile(r"(\d+) (second|minute)s?")
 
@@ -72,12 +88,12 @@ def http_request(given: Mapping[str, Any], where: str) -> HttpRequest:
     """The request of a flow with `http`."""
     _check_url(values.text(given, "http", where) or "", f"{where}.http")
     where = f"{where}.request"
-    parts = values.section(given.get("request", {}), where, _KEYS)
+    parts = values.section(given.get("request", {}), where, REQUEST_KEYS)
     headers = values.texts(parts, "headers", where)
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name) or "\n" in value or "\r" in value:
             raise PipelineError(f"{where}.headers: {name!r} is no header of HTTP")
-    sign = values.section(parts.get("sign", {}), f"{where}.sign", ("secret", "header"))
+    sign = values.section(parts.get("sign", {}), f"{where}.sign", SIGN_KEYS)
     secret = values.text(sign, "secret", f"{where}.sign")
     if "sign" in parts and secret is None:
         raise PipelineError(f"{where}.sign: it needs a secret, e.g. '{{secret: ${{WEBHOOK_SECRET}}}}'")

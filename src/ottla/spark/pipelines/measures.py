@@ -14,14 +14,51 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ottla.spark.pipelines import values
 from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.file_key import LIST, NUMBER, TEXT, TIME, FileKey, one_of
 
 UNIQUE, NOT_NULL, FRESHNESS, ROW_COUNT = KINDS = ("unique", "not_null", "freshness", "row_count")
 WARN, FAIL = ACTIONS = ("warn", "fail")
 YESTERDAY = "yesterday"
+MEASURE_KEYS: Final = {
+    UNIQUE: FileKey(
+        LIST,
+        "columns whose values no two rows of a batch share. Spark holds 8 bytes or more for each row of the batch, so "
+        "bound the batches of a large topic with `options: {maxOffsetsPerTrigger: 1000000}`",
+    ),
+    NOT_NULL: FileKey(
+        "keys below", "the share of rows in a batch that have a value: `{column: email, at_least: 99 %}`"
+    ),
+    FRESHNESS: FileKey(
+        "keys below",
+        "the age of the newest value: `{column: at, within: 1 hour}`. Also measured while no rows arrive, and in a "
+        "run without rows",
+    ),
+    ROW_COUNT: FileKey(
+        "keys below",
+        "how many rows came on the present day (UTC) so far: `{at_least: 1, against: yesterday, within: 50 %}`. "
+        "Judged at the end of a run with `--once`, else at the end of each hour",
+    ),
+}
+NOT_NULL_KEYS: Final = {
+    "column": FileKey(TEXT, "the column"),
+    "at_least": FileKey("share", "the least share of rows with a value", "100 %"),
+}
+FRESHNESS_KEYS: Final = {
+    "column": FileKey(TEXT, "a column with a time"),
+    "within": FileKey(TIME, "how old the newest value may be"),
+}
+ROW_COUNT_KEYS: Final = {
+    "at_least": FileKey(NUMBER, "the least number of rows"),
+    "at_most": FileKey(NUMBER, "the largest number of rows"),
+    "against": FileKey(
+        one_of(YESTERDAY), "compare with the day before until the same hour; a day without a yesterday passes"
+    ),
+    "within": FileKey("share", "with `against`: by how much the numbers may differ"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +135,8 @@ def parse_measure(name: str, given: Mapping[str, Any], where: str) -> Measure:
             raise PipelineError(f"{at}: a list of columns is expected, e.g. '[id]'")
         return Measure(name=name, kind=kind, action=action, columns=columns)
     if kind == ROW_COUNT:
-        return _row_count(
-            name, values.section(given[kind], at, ("at_least", "at_most", "against", "within")), at, action
-        )
-    keys = ("column", "at_least" if kind == NOT_NULL else "within")
+        return _row_count(name, values.section(given[kind], at, ROW_COUNT_KEYS), at, action)
+    keys = NOT_NULL_KEYS if kind == NOT_NULL else FRESHNESS_KEYS
     parts = values.section(given[kind], at, keys)
     column, limit = (values.text(parts, key, at) for key in keys)
     if column is None or (limit is None and kind == FRESHNESS):

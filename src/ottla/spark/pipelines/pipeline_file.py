@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ottla.converters.errors import RegistryError
-from ottla.converters.registry import RegistrySettings
+from ottla.converters.registry import DEFAULT_TIMEOUT_MS, RegistrySettings
 from ottla.spark.pipelines import values
 from ottla.spark.pipelines.definition import (
     DEFAULT_STOP_TIMEOUT_MS,
@@ -31,6 +31,7 @@ from ottla.spark.pipelines.definition import (
 )
 from ottla.spark.pipelines.documents import load_document
 from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.file_key import LIST, NAMED, NUMBER, TEXT, TEXTS, TIME, FileKey, one_of
 from ottla.spark.pipelines.flow_definition import parse_flow
 from ottla.spark.pipelines.lifecycle import ON_FAILURE, STOP
 from ottla.spark.pipelines.rule_definition import parse_expectations
@@ -38,14 +39,50 @@ from ottla.spark.pipelines.source_definition import parse_source
 from ottla.spark.pipelines.variables import VARIABLE, Substitution
 
 _TRIGGER = re.compile(r"\d+ (millisecond|second|minute|hour)s?")
-REGISTRY_KEYS = (
-    *("url", "user", "password", "token", "timeout_ms", "ca"),
-    *("schema.registry.url", "basic.auth.user.info", "basic.auth.credentials.source", "bearer.auth.token"),
-)
-_FILE_KEYS = (
-    *("name", "broker", "trigger", "dead_letters", "spark", "packages", "jars", "registry", "sources", "flows"),
-    *("views", "quality_topic", "on_failure", "retry_for", "poison", "stop_timeout"),
-)
+FILE_KEYS: Final = {
+    "name": FileKey(TEXT, "the name of the pipeline. Without it the name of its folder"),
+    "broker": FileKey(
+        TEXT, "the cluster, unless `--broker`, `--cluster` or `OTTLA_BROKER` names another. Without it `127.0.0.1:9092`"
+    ),
+    "trigger": FileKey(TIME, "how often a batch begins", DEFAULT_TRIGGER),
+    "dead_letters": FileKey(TEXT, "the topic for rows that are put aside. Without it `NAME.dead-letters`"),
+    "registry": FileKey(
+        "keys below", "the schema registry: see [The schema registry](../pipelines.md#the-schema-registry)"
+    ),
+    "spark": FileKey(TEXTS, "Spark's own settings"),
+    "packages": FileKey(LIST, "Maven coordinates of packages that Spark loads"),
+    "jars": FileKey(LIST, "files that Spark loads, relative to the pipeline's folder"),
+    "on_failure": FileKey(one_of(*ON_FAILURE), "what happens to a flow that fails. See [Failures](failures.md)", STOP),
+    "retry_for": FileKey(
+        TIME,
+        "how long a flow keeps trying when a broker, database, registry or store does not answer. Without it for "
+        "ever; with `--once` two minutes",
+    ),
+    "poison": FileKey(
+        NUMBER,
+        "after how many failures of a batch the records that cause them are put aside. Without it never. See [Poison "
+        "records](failures.md#poison-records)",
+    ),
+    "stop_timeout": FileKey(TIME, "how long a stop waits for the batches that are running", "30 seconds"),
+    "quality_topic": FileKey(
+        TEXT, "a topic that gets a report on the data's quality when a run ends. See [Rules](rules.md#quality)"
+    ),
+    "sources": FileKey(NAMED, "see [Sources](sources.md)"),
+    "views": FileKey(NAMED, "rules on the rows of views, by view: `NAME: {expect: {...}}`. See [Rules](rules.md)"),
+    "flows": FileKey(NAMED, "see [Targets](targets.md)"),
+}
+REGISTRY_KEYS: Final = {
+    "url": FileKey(TEXT, "the address, or several with commas: `http://127.0.0.1:8081`"),
+    "user": FileKey(TEXT, "the user of HTTP basic authentication"),
+    "password": FileKey(TEXT, "the password of `user`"),
+    "token": FileKey(TEXT, "a bearer token instead of `user` and `password`"),
+    "ca": FileKey(TEXT, "a PEM file with the certificates that are trusted. Without it the system's"),
+    "timeout_ms": FileKey(NUMBER, "how long a request may take, in milliseconds", str(DEFAULT_TIMEOUT_MS)),
+    "schema.registry.url": FileKey(TEXT, "the same as `url`, with Confluent's name"),
+    "basic.auth.user.info": FileKey(TEXT, "`USER:PASSWORD`, with Confluent's name"),
+    "basic.auth.credentials.source": FileKey(TEXT, "accepted, without effect: every place is read"),
+    "bearer.auth.token": FileKey(TEXT, "the same as `token`, with Confluent's name"),
+}
 
 
 def load_pipeline(folder: Path, variables: Mapping[str, str], registry: RegistrySettings | None = None) -> Pipeline:
@@ -94,7 +131,7 @@ def _document(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise PipelineError(f"there is no such file: 'ottla pipeline init {folder.name}' makes one") from None
     if not isinstance(document, dict):
-        raise PipelineError(f"names with values are expected ({', '.join(_FILE_KEYS)}), not {values.shape(document)}")
+        raise PipelineError(f"names with values are expected ({', '.join(FILE_KEYS)}), not {values.shape(document)}")
     return document
 
 
@@ -137,12 +174,12 @@ def _source_topics(sources: object, substituted: Substitution) -> dict[str, str]
 def parse_pipeline(
     folder: Path, document: object, variables: Mapping[str, str], registry: RegistrySettings | None = None
 ) -> Pipeline:
-    raw = values.section(document, "the file", _FILE_KEYS)
+    raw = values.section(document, "the file", FILE_KEYS)
     outline = parse_outline(folder, raw, variables)
     if "sources" in raw:
         raw = {**raw, "sources": _with_alternatives(raw["sources"], variables)}
     substituted = Substitution(variables, folder)
-    given = values.section(values.without_empty(substituted(raw)), "the file", _FILE_KEYS)
+    given = values.section(values.without_empty(substituted(raw)), "the file", FILE_KEYS)
     registry = _registry(given) or registry
     flows = tuple(parse_flow(key, value, registry) for key, value in values.named(given, "flows").items())
     own = [outline.dead_letters, outline.redrive_topic, *(topic for flow in flows for topic in flow.to.names)]

@@ -5,14 +5,36 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from ottla.spark.pipelines import values
 from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.file_key import LIST, SQL, TEXT, FileKey, one_of
 
 NUMBER_BYTES = {"short": 2, "int": 4, "long": 8, "float": 4, "double": 8}
 """Keys as Kafka's serializers of these names write them: big endian."""
 KEY_FORMATS = ("string", "raw", *NUMBER_BYTES, "json", "avro", "protobuf")
+SOURCE_KEY_KEYS: Final = {
+    "format": FileKey(one_of(*KEY_FORMATS), "how keys are encoded", "string"),
+    "schema": FileKey(TEXT, "of JSON, Avro and Protobuf: as of a source. With a registry Avro and Protobuf need none"),
+    "message": FileKey(TEXT, "which message of a Protobuf schema. Without it the first"),
+    "wire": FileKey(one_of("plain", "confluent"), "as of a source"),
+    "as": FileKey(TEXT, "a column with the key, beside `_key`"),
+}
+FLOW_KEY_KEYS: Final = {
+    "expression": FileKey(SQL, "the key, from any column"),
+    "columns": FileKey(LIST, "instead of `expression`: columns that together are the key"),
+    "format": FileKey(one_of(*KEY_FORMATS), "how keys are encoded", "string"),
+    "schema": FileKey(TEXT, "of Avro and Protobuf: as of a flow. Avro with a registry registers `TOPIC-key`"),
+    "message": FileKey(TEXT, "which message of a Protobuf schema. Without it the first"),
+    "wire": FileKey(one_of("plain", "confluent"), "as of a flow"),
+}
+FLOW_TOPIC_KEYS: Final = {
+    "expression": FileKey(
+        SQL, "the topic of each row. A row that names no topic, or one that does not exist, ends the flow"
+    ),
+    "topics": FileKey(LIST, "topics that are created if they are missing"),
+}
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SETTING = re.compile(r"[a-z0-9.-]+")
 
@@ -81,7 +103,7 @@ def source_key(given: Mapping[str, Any], where: str) -> Key | None:
     if not isinstance(given["key"], Mapping):
         return Key(values.choice(given, "key", where, KEY_FORMATS) or "string")
     where = f"{where}.key"
-    parts = values.section(given["key"], where, ("format", "schema", "message", "wire", "as"))
+    parts = values.section(given["key"], where, SOURCE_KEY_KEYS)
     column = values.text(parts, "as", where)
     if column is not None and not values.NAME.fullmatch(column):
         raise PipelineError(f"{where}.as: {column!r} may have letters, digits and '_' only: it is a column")
@@ -97,7 +119,7 @@ def flow_key(given: Mapping[str, Any], where: str) -> tuple[str | None, Key | No
     if not isinstance(given.get("key"), Mapping):
         return values.text(given, "key", where), None
     where = f"{where}.key"
-    parts = values.section(given["key"], where, ("expression", "columns", "format", "schema", "message", "wire"))
+    parts = values.section(given["key"], where, FLOW_KEY_KEYS)
     expression, columns = values.text(parts, "expression", where), values.listed(parts, "columns", where)
     if (expression is None) == (not columns):
         raise PipelineError(f"{where}: it needs 'expression: SQL' or 'columns: [NAME, ...]'")
@@ -121,7 +143,7 @@ def written_topic(given: Mapping[str, Any], where: str) -> WrittenTopic:
     names: tuple[str, ...] = ()
     expression = None
     if isinstance(given.get("topic"), Mapping):
-        parts = values.section(given["topic"], f"{where}.topic", ("expression", "topics"))
+        parts = values.section(given["topic"], f"{where}.topic", FLOW_TOPIC_KEYS)
         expression = values.text(parts, "expression", f"{where}.topic")
         if expression is None:
             raise PipelineError(f"{where}.topic: it needs 'expression: SQL', which gives the topic of each row")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from ottla.converters.registry import RegistrySettings
 from ottla.spark.pipelines import record_parts, values
@@ -24,20 +24,100 @@ from ottla.spark.pipelines.definition import (
     Source,
 )
 from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.file_key import FLAG, LIST, NAMED, TEXT, TEXTS, TIME, FileKey, one_of
 from ottla.spark.pipelines.record_parts import Key
 from ottla.spark.pipelines.rule_definition import parse_measures, parse_rules
 from ottla.spark.pipelines.webhook import webhook_of
 
-_SOURCE_KEYS = (
-    *(*SOURCE_KINDS, *SEVERAL_TOPICS, "key", "webhook"),
-    *("format", "schema", "starting", "header", "static", "table", "incremental", "watermark"),
-    *("expect", "unparsable", "lenient", "rescue", "options", "message", "wire", "catalog"),
-)
+SOURCE_KIND_KEYS: Final = {
+    "topic": FileKey(TEXT, "a topic"),
+    "topics": FileKey(LIST, "several topics as one source: `topics: [orders-gr, orders-cz]`"),
+    "pattern": FileKey(
+        TEXT,
+        'all topics whose whole name matches a regular expression: `pattern: "orders-.*"`. Topics that are created '
+        "later are read, too. A pattern that matches a topic which this pipeline writes is refused",
+    ),
+    "files": FileKey(TEXT, "files in a folder, as they arrive"),
+    "jdbc": FileKey(TEXT, "a database, by its JDBC address; `table` names the table"),
+    "delta": FileKey(TEXT, "a Delta table: a folder or an address such as `s3://lake/orders`"),
+    "iceberg": FileKey(TEXT, "an Iceberg table, as `NAMESPACE.NAME` of `catalog`"),
+    "spark_format": FileKey(
+        TEXT, "any format that Spark or a package of yours reads: `rate`, `socket`, `orc`, `com.example.Source`"
+    ),
+}
+"""Where rows come from; a source has one of these."""
+SOURCE_KEYS: Final = {
+    "format": FileKey(
+        TEXT,
+        "of topics `json`, `csv`, `string`, `raw`, `avro`, `protobuf` or `debezium` ([changes](changes.md#debezium)); "
+        "of files `json`, `csv`, `string` or `parquet`",
+        "json",
+    ),
+    "schema": FileKey(
+        TEXT,
+        "the columns, as in SQL: `id bigint, name string`. For Avro a file (`order.avsc`) or the JSON itself; for "
+        "Protobuf a `.proto` file or a compiled descriptor set. With a registry it may be left out",
+    ),
+    "header": FileKey(FLAG, "of CSV: skip a line with the names of the columns", "false"),
+    "message": FileKey(TEXT, "which message of a Protobuf schema. Without it the first"),
+    "wire": FileKey(
+        one_of(*WIRES),
+        "`confluent`: values begin with the id of a schema. Without the key Avro and Protobuf values do if there is a "
+        "registry, other values do not",
+    ),
+    "key": FileKey(
+        "text or keys below",
+        "how keys are encoded. Without it as text (`string`). See [Keys of records](sources.md#keys-of-records)",
+    ),
+    "starting": FileKey(one_of("earliest", "latest"), "where a new pipeline begins to read", "earliest"),
+    "static": FileKey(FLAG, "files or a table are read once, to join with", "false"),
+    "incremental": FileKey(TEXT, "a column of a database's table that grows. New rows are read as they appear"),
+    "table": FileKey(TEXT, "of `jdbc`: the table"),
+    "watermark": FileKey("keys below", "how late rows may be: `{column: at, delay: 10 minutes}`"),
+    "expect": FileKey(NAMED, "rules on rows: `a name: {rule: amount > 0, action: warn}`. See [Rules](rules.md)"),
+    "unparsable": FileKey(
+        one_of(QUARANTINE, DROP, FAIL),
+        "what happens to a row that does not fit the schema. A `static` source cannot put rows aside: it has `fail` "
+        "(default) or `drop`",
+        QUARANTINE,
+    ),
+    "lenient": FileKey(
+        FLAG,
+        "Spark's own functions read JSON and CSV ([what that changes](formats.md#json-and-csv)). For Avro and "
+        "Protobuf: nanoseconds are cut to microseconds",
+        "false",
+    ),
+    "rescue": FileKey(
+        "text or keys below",
+        "a column that keeps the fields of JSON that the schema does not have, as JSON text. `{column: rest, values: "
+        "true}` also keeps values that do not fit their column; the column is null then",
+    ),
+    "webhook": FileKey(
+        "keys below", "beside `topic`: HTTP requests become records of the topic. See [Webhooks](sources.md#webhooks)"
+    ),
+    "catalog": FileKey(
+        TEXTS,
+        "of Iceberg: pyiceberg's catalog properties. Without it a file `iceberg/catalog.db` in the pipeline's folder",
+    ),
+    "options": FileKey(
+        TEXTS,
+        "options of the connector, of Spark's file source, of the JDBC driver, of the Delta table's storage, or of "
+        "the `spark_format`",
+    ),
+}
+WATERMARK_KEYS: Final = {
+    "column": FileKey(TEXT, "a column with a time"),
+    "delay": FileKey(TIME, "rows that are later than this are left out of groups and joins"),
+}
+RESCUE_KEYS: Final = {
+    "column": FileKey(TEXT, "the name of the column"),
+    "values": FileKey(FLAG, "whether values that do not fit their column go there, too", "false"),
+}
 
 
 def parse_source(name: str, document: object, registry: RegistrySettings | None, written: Sequence[str] = ()) -> Source:
     where = f"sources.{name}"
-    given = values.section(document, where, _SOURCE_KEYS)
+    given = values.section(document, where, {**SOURCE_KIND_KEYS, **SOURCE_KEYS})
     kinds = [one for one in (*SOURCE_KINDS, *SEVERAL_TOPICS) if one in given]
     if len(kinds) != 1:
         raise PipelineError(
@@ -60,7 +140,7 @@ def parse_source(name: str, document: object, registry: RegistrySettings | None,
         raise PipelineError(f"{where}: format {chosen} needs a schema, e.g. 'schema: id bigint, name string'")
     watermark = None
     if "watermark" in given:
-        parts = values.section(given["watermark"], f"{where}.watermark", ("column", "delay"))
+        parts = values.section(given["watermark"], f"{where}.watermark", WATERMARK_KEYS)
         column, delay = (values.text(parts, key, f"{where}.watermark") for key in ("column", "delay"))
         if column is None or delay is None:
             raise PipelineError(f"{where}.watermark: it needs a column and a delay, e.g. '10 minutes'")
@@ -118,7 +198,7 @@ def _rescue(given: Mapping[str, Any], where: str) -> tuple[str | None, bool]:
     too."""
     if not isinstance(given.get("rescue"), dict):
         return values.text(given, "rescue", where), False
-    parts = values.section(given["rescue"], f"{where}.rescue", ("column", "values"))
+    parts = values.section(given["rescue"], f"{where}.rescue", RESCUE_KEYS)
     column = values.text(parts, "column", f"{where}.rescue")
     if column is None:
         raise PipelineError(f"{where}.rescue: it needs a column, e.g. '{{column: rest, values: true}}'")

@@ -4,7 +4,7 @@ its place, and not its content: that may be a secret."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ottla.spark.pipelines.errors import PipelineError
@@ -22,7 +22,7 @@ def without_empty(document: object) -> object:
     return document
 
 
-def section(document: object, where: str, known: tuple[str, ...]) -> dict[str, Any]:
+def section(document: object, where: str, known: Collection[str]) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise PipelineError(f"{where}: names with values are expected ({', '.join(known)}), not {shape(document)}")
     for key in document:

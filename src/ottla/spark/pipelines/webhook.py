@@ -11,16 +11,26 @@ import hmac
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from ottla.config.open_listeners import is_loopback
 from ottla.spark.pipelines import values
 from ottla.spark.pipelines.errors import PipelineError
+from ottla.spark.pipelines.file_key import LIST, NUMBER, SIGN_KEYS, TEXT, FileKey
 from ottla.spark.pipelines.http_request import signature
 
-KEYS = ("port", "host", "path", "token", "sign", "max_body", "key_header", "headers")
 DEFAULT_MAX_BODY = 1024 * 1024
 MOST_MAX_BODY = 16 * 1024 * 1024
+WEBHOOK_KEYS: Final = {
+    "port": FileKey(NUMBER, "the port; required"),
+    "host": FileKey(TEXT, "the address to listen at. One that is not loopback needs `token` or `sign`", "127.0.0.1"),
+    "path": FileKey(TEXT, "the path of the requests", "/"),
+    "token": FileKey(TEXT, "requests need the header `Authorization: Bearer TOKEN`"),
+    "sign": FileKey("keys below", 'requests need a signature of their body: `{secret: "${HOOK_SECRET}"}`'),
+    "max_body": FileKey(NUMBER, "the largest body in bytes, at most 16 MiB", str(DEFAULT_MAX_BODY)),
+    "key_header": FileKey(TEXT, "a header of the request that is the record's key"),
+    "headers": FileKey(LIST, "headers of the request that the record keeps"),
+}
 MAX_HEAD_BYTES = 16 * 1024
 MAX_HEADERS = 100
 _REQUEST = re.compile(r"([A-Z]+) ([^ ]+) HTTP/1\.[01]")
@@ -120,8 +130,8 @@ def webhook_of(given: Mapping[str, Any], where: str) -> Webhook | None:
     if "topic" not in given:
         raise PipelineError(f"{where}.webhook: it needs 'topic: NAME', where its requests are kept")
     where = f"{where}.webhook"
-    parts = values.section(given["webhook"], where, KEYS)
-    sign = values.section(parts.get("sign", {}), f"{where}.sign", ("secret", "header"))
+    parts = values.section(given["webhook"], where, WEBHOOK_KEYS)
+    sign = values.section(parts.get("sign", {}), f"{where}.sign", SIGN_KEYS)
     secret = values.text(sign, "secret", f"{where}.sign")
     if "sign" in parts and secret is None:
         raise PipelineError(f"{where}.sign: it needs a secret, e.g. '{{secret: ${{WEBHOOK_SECRET}}}}'")
