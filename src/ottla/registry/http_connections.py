@@ -128,7 +128,7 @@ class _Connection(web.RequestHandler):
         if given is None or is_reset or not _is_done(request, answer, given):
             return answer, is_reset
         self._is_idle = True
-        if isinstance(answer, Answer) and answer.of_state is not None and _may_come_again(request, answer):
+        if isinstance(answer, Answer) and answer.of_state is not None and _may_be_kept(request):
             self._repeated.keep(given, _bytes_of(answer), answer.of_state)
         return answer, is_reset
 
@@ -136,13 +136,12 @@ class _Connection(web.RequestHandler):
 def _is_done(request: web.BaseRequest, answer: web.StreamResponse, given: bytes) -> bool:
     """Whether aiohttp has read all that it was given as this one request, and now waits for the next."""
     is_kept_open = bool(answer.keep_alive) and request.version == HttpVersion11
-    is_plain = not any(name in request.headers for name in ("Transfer-Encoding", "Upgrade", "Expect"))
-    return is_kept_open and is_plain and is_one_request(given, request.content_length or 0)
+    return is_kept_open and is_one_request(given, request.content_length or 0)
 
 
-def _may_come_again(request: web.BaseRequest, answer: web.Response) -> bool:
-    """Passwords are not kept, though a registry without logins does not look at them."""
-    return request.method in ("GET", "POST") and answer.status == 200 and "Authorization" not in request.headers
+def _may_be_kept(request: web.BaseRequest) -> bool:
+    """An answer to HEAD is sent without its body; a password is not kept, though without logins nothing reads it."""
+    return request.method != "HEAD" and "Authorization" not in request.headers
 
 
 def _bytes_of(answer: web.Response) -> bytes:
