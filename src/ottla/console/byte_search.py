@@ -27,39 +27,41 @@ def _libc() -> Callable[..., int | None] | None:
 _memmem = _libc()
 
 
+def occurs(column: Any, needle: bytes) -> bool:
+    """Whether the needle is in the bytes of a pyarrow.BinaryArray, even if only across the end of a row."""
+    _, places, data = column.buffers()
+    if data is None or not len(column):
+        return False
+    with memoryview(places) as view:
+        ends = view.cast("i")
+        first, last = ends[column.offset], ends[column.offset + len(column)]
+        ends.release()
+    return _find(data, first, last, needle) >= 0
+
+
 def rows_with(column: Any, needle: bytes) -> list[int]:
     """The rows of a pyarrow.BinaryArray whose bytes contain the needle, in order."""
     _, places, data = column.buffers()
+    rows: list[int] = []
     if data is None or not needle or not len(column):
-        return []
+        return rows
     with memoryview(places) as view:
         ends = view.cast("i")[column.offset : column.offset + len(column) + 1]
-        found = _find_libc(data, ends, needle) if _memmem is not None else _find_plain(data, ends, needle)
+        place, last = ends[0], ends[-1]
+        while (place := _find(data, place, last, needle)) >= 0:
+            place = _note(place, ends, len(needle), rows)
         ends.release()
-    return found
-
-
-def _find_libc(data: Any, ends: memoryview, needle: bytes) -> list[int]:
-    assert _memmem is not None
-    address, size, last = data.address, len(needle), ends[-1]
-    rows: list[int] = []
-    place = ends[0]
-    while place + size <= last:
-        hit = _memmem(address + place, last - place, needle, size)
-        if hit is None:
-            break
-        place = _note(hit - address, ends, size, rows)
     return rows
 
 
-def _find_plain(data: Any, ends: memoryview, needle: bytes) -> list[int]:
-    search = re.compile(re.escape(needle)).search
-    rows: list[int] = []
-    place, last = ends[0], ends[-1]
-    with memoryview(data) as view:
-        while (hit := search(view[place:last])) is not None:
-            place = _note(place + hit.start(), ends, len(needle), rows)
-    return rows
+def _find(data: Any, first: int, last: int, needle: bytes) -> int:
+    """Where the needle begins in this part of a pyarrow.Buffer; -1 if it is not there."""
+    if _memmem is None:
+        with memoryview(data) as view:
+            found = re.compile(re.escape(needle)).search(view[first:last])
+            return -1 if found is None else first + found.start()
+    hit = _memmem(data.address + first, last - first, needle, len(needle))
+    return -1 if hit is None else int(hit - data.address)
 
 
 def _note(place: int, ends: memoryview, size: int, rows: list[int]) -> int:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.core.fetching import ConsumerRecord, LogAppendTimeRecord, RawRecord
-from ottla.console.byte_search import rows_with
+from ottla.console.byte_search import occurs, rows_with
 from ottla.console.contents import Contents, Registered
 from ottla.console.expression import MISSING, follow, needles_of
 from ottla.console.faults import not_available
@@ -49,14 +49,36 @@ class ColumnFilter:
         roots = frozenset() if wanted.expression is None else wanted.expression.roots
         self._is_of_documents = mask is None and wanted.needs_documents and roots <= {"value"}
         """Whether the value alone decides, so that only records that match become objects."""
+        self._needles = _needles_of_documents(wanted)
 
     @property
     def parses_values(self) -> bool:
         """Whether every value has to be parsed, because nothing in its bytes rules it out."""
+        return self._mask is not None or (self._wanted.needs_documents and not self._needles)
+
+    def rules_out(self, table: pyarrow.Table) -> bool:
+        """Whether the bytes of the columns alone tell that `matching` finds nothing. It costs little and makes no
+        objects; most tables of a search for something rare are done with it."""
         wanted = self._wanted
-        expression = wanted.expression
-        has_needles = bool(expression and expression.needles) or bool(wanted.path and needles_of(wanted.equals))
-        return self._mask is not None or (wanted.needs_documents and not has_needles)
+        if wanted.key is not None and not self._occurs(table["key"].chunks, wanted.key):
+            return True
+        if self._mask is not None or wanted.ignores_case:
+            return False
+        headers = [chunk.values for chunk in table["headers"].chunks] if wanted.needs_headers else []
+        if wanted.text is not None and not (
+            self._occurs(table["value"].chunks, wanted.text)
+            or self._occurs(table["key"].chunks, wanted.text)
+            or self._occurs([one.field("value") for one in headers], wanted.text)
+        ):
+            return True
+        if wanted.header_name is not None:
+            for name, needle in (("key", wanted.header_name.encode()), ("value", wanted.header_value or b"")):
+                if not self._occurs([one.field(name) for one in headers], needle):
+                    return True
+        return bool(self._needles) and not any(self._occurs(table["value"].chunks, one) for one in self._needles)
+
+    def _occurs(self, chunks: list[Any], needle: bytes) -> bool:
+        return any(occurs(chunk, needle) for chunk in chunks)
 
     def matching(self, topic: str, table: pyarrow.Table, max_count: int | None = None) -> list[tuple[int, RawRecord]]:
         """Rows and records that match, in order; at most the first `max_count`."""
@@ -91,15 +113,9 @@ class ColumnFilter:
             rows = _both(rows, self._with_text(table, wanted.text))
         if wanted.header_name is not None:
             rows = _both(rows, self._with_header(table))
-        needles: tuple[bytes, ...] = ()
-        if wanted.expression is not None:
-            needles = wanted.expression.needles
-        if not needles and wanted.path is not None:
-            needles = needles_of(wanted.equals)
-        if needles:
-            # escapes may hide the text, and what has a schema has no JSON text
+        if self._needles:
             hits: set[int] = set()
-            for needle in (*needles, b"\\", b"\x00"):
+            for needle in self._needles:
                 hits.update(self._rows_with(table, "value", needle))
             rows = _both(rows, hits)
         return None if rows is None else sorted(rows)
@@ -239,6 +255,17 @@ class ColumnFilter:
         shown = json.dumps([document, key, list(headers.values())], ensure_ascii=False)
         needle = wanted.text.decode("utf-8", "replace")
         return needle.lower() in shown.lower() if wanted.ignores_case else needle in shown
+
+
+def _needles_of_documents(wanted: Filter) -> tuple[bytes, ...]:
+    """Every value whose document matches contains one of them; none if its bytes do not tell."""
+    needles: tuple[bytes, ...] = ()
+    if wanted.expression is not None:
+        needles = wanted.expression.needles
+    if not needles and wanted.path is not None:
+        needles = needles_of(wanted.equals)
+    # escapes may hide the text, and what has a schema has no JSON text
+    return (*needles, b"\\", b"\x00") if needles else ()
 
 
 def _both(rows: set[int] | None, more: set[int]) -> set[int]:

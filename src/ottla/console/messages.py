@@ -82,7 +82,9 @@ async def run_search(
                 scanned += step.scanned_records
                 scanned_bytes += step.scanned_bytes
                 matched += len(step.records)
-                shown = await asyncio.to_thread(console.contents.records, step.records, mask, request.format)
+                shown = []
+                if step.records:
+                    shown = await asyncio.to_thread(console.contents.records, step.records, mask, request.format)
                 yield shown, state(is_done=False)
                 if stops_after_s is not None and time.monotonic() - began > stops_after_s:
                     break

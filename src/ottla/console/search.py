@@ -66,7 +66,7 @@ class Search:
         async for table in self._tables(dict(self.left)):
             if table is None:
                 continue
-            matches = await asyncio.to_thread(self._wanted.matching, self._topic, table, limit - found)
+            matches = await self._matches(table, limit - found)
             found += len(matches)
             read = table
             if found >= limit:
@@ -91,7 +91,7 @@ class Search:
                 if table is None:
                     continue
                 scanned, scanned_bytes = scanned + table.num_rows, scanned_bytes + table.nbytes
-                for _, record in await asyncio.to_thread(self._wanted.matching, self._topic, table):
+                for _, record in await self._matches(table):
                     kept[record.partition].append(record)
                     counts[record.partition] += 1
             taken = list(_newest_of(kept.values(), limit - found))
@@ -100,6 +100,13 @@ class Search:
             yield Step(taken, scanned, scanned_bytes)
             rate = scanned / max(self._clock() - began, 0.001)
             size = int(min(max(rate * ROUND_S / max(len(self.left), 1), MIN_ROUND, size), MAX_ROUND))
+
+    async def _matches(self, table: pyarrow.Table, max_count: int | None = None) -> list[tuple[int, RawRecord]]:
+        """Rows and records that match. A table without any is not worth a thread: most of a search for something rare
+        are such, and to hand one over costs as much as to look at it."""
+        if self._wanted.rules_out(table):
+            return []
+        return await asyncio.to_thread(self._wanted.matching, self._topic, table, max_count)
 
     # What was read
 

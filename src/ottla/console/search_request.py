@@ -149,7 +149,7 @@ def parse_filter(body: Mapping[str, Any]) -> Filter:
             None if not asked.get("text") else text(asked["text"], "filter.text").encode(),
             asked.get("ignore_case") is True,
             None if header is None else text(document(header).get("name"), "filter.header.name"),
-            None if header is None or header.get("value") is None else str(header["value"])[:MAX_TEXT].encode(),
+            None if header is None or header.get("value") in (None, "") else str(header["value"])[:MAX_TEXT].encode(),
             None if path is None else parse_path(text(document(path).get("path"), "filter.path.path")),
             None if path is None else path.get("equals"),
             None if not expression else parse_expression(text(expression, "filter.expression")),

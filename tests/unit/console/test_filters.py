@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pyarrow
@@ -17,7 +18,10 @@ from ottla.console.search_request import parse_search
 HEADERS = pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())]))
 
 
-def table_of(rows: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]]) -> Any:
+Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+
+
+def table_of(rows: list[Row]) -> Any:
     return pyarrow.table(
         {
             "key": pyarrow.array([key for key, _, _ in rows], pyarrow.binary()),
@@ -31,7 +35,7 @@ def table_of(rows: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes 
     )
 
 
-ROWS: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = [
+ROWS: list[Row] = [
     (b"a", json.dumps({"id": 1, "status": "failed"}).encode(), [("trace", b"needle")]),
     (b"b", json.dumps({"id": 2, "status": "ok"}).encode(), []),
     (None, None, [("trace", None)]),
@@ -70,6 +74,89 @@ def test_filters(search: dict[str, Any], found: list[int]) -> None:
     assert offsets(search) == found
 
 
+WORDS = [b"ab", b"abc", b"b", b"", b"needle", b'{"s": "ab"}', b'{"s": "\\u0061b"}', b'{"s": "b"}', b"\x00\xff"]
+
+
+def some_row(chosen: random.Random) -> Row:
+    def some_bytes() -> bytes | None:
+        return chosen.choice([*WORDS, None])
+
+    names = chosen.sample(["a", "ab", "trace"], chosen.choice([0, 0, 1, 2]))
+    return some_bytes(), some_bytes(), [(name, some_bytes()) for name in names]
+
+
+def some_search(chosen: random.Random) -> dict[str, Any]:
+    text = chosen.choice(["ab", "abc", "b", "AB", "bab", "needle", "none"])
+    kinds: list[dict[str, Any]] = [
+        {},
+        {"text": text, "ignore_case": chosen.random() < 0.3},
+        {"header": {"name": chosen.choice(["a", "trace", "none"]), "value": chosen.choice([None, "", text])}},
+        {"path": {"path": "$.s", "equals": chosen.choice(["ab", "none"])}},
+        {"expression": chosen.choice(["value.s == 'ab'", "value.s == 'none'", "headers.trace == 'ab'"])},
+    ]
+    key = chosen.choice([None, None, "ab", "", "none"])
+    return {"key": key, "filter": chosen.choice(kinds) | chosen.choice(kinds)}
+
+
+def is_match(row: Row, search: dict[str, Any]) -> bool:
+    """The same, decided the slow way."""
+    key, value, headers = row
+    wanted = search["filter"]
+    if search["key"] is not None and key != search["key"].encode():
+        return False
+    if "text" in wanted:
+        texts = [one for one in (key, value, *(one for _, one in headers)) if one is not None]
+        if wanted["ignore_case"]:
+            texts = [one.lower() for one in texts]
+        needle = wanted["text"].lower() if wanted["ignore_case"] else wanted["text"]
+        if not any(needle.encode() in one for one in texts):
+            return False
+    if "header" in wanted:
+        name, part = wanted["header"]["name"], wanted["header"]["value"]
+        if not any(one == name and (part is None or part.encode() in (found or b"")) for one, found in headers):
+            return False
+    try:
+        document = json.loads(value or b"")
+    except ValueError:
+        document = None
+    here = document["s"] if isinstance(document, dict) else None
+    if "path" in wanted and here != wanted["path"]["equals"]:
+        return False
+    if "expression" in wanted:
+        left, _, literal = wanted["expression"].partition(" == ")
+        shown = {name: (one or b"").decode("utf-8", "replace") for name, one in headers}
+        return (here if left == "value.s" else shown.get("trace")) == literal.strip("'")
+    return True
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_columns_decide_as_records_do(seed: int) -> None:
+    chosen = random.Random(seed)
+    ruled_out = 0
+    for _ in range(50):
+        search = some_search(chosen)
+        rows = [some_row(chosen) for _ in range(chosen.choice([0, 1, 3, 8]))]
+        cut = chosen.randrange(len(rows) + 1)
+        table = pyarrow.concat_tables([table_of(rows[:cut]), table_of([some_row(chosen), *rows[cut:]]).slice(1)])
+        wanted = ColumnFilter(parse_search({"topic": "t", **search}).filter, None, Contents())
+        found = [row for row, _ in wanted.matching("t", table)]
+        assert found == [number for number, row in enumerate(rows) if is_match(row, search)], (search, rows)
+        if wanted.rules_out(table):
+            ruled_out += 1
+            assert not found, (search, rows)
+    assert ruled_out > 10
+
+
+def test_masks_leave_only_the_key_to_rule_a_table_out() -> None:
+    def rules_out(search: dict[str, Any]) -> bool:
+        request = parse_search({"topic": "t", **search})
+        return ColumnFilter(request.filter, Masking(("status",)).of("t"), Contents()).rules_out(table_of(ROWS))
+
+    assert rules_out({"key": "none"})
+    assert not rules_out({"key": "a", "filter": {"text": "none"}})
+    assert not rules_out({"filter": {"text": "none", "header": {"name": "none", "value": None}}})
+
+
 def test_masked_fields_cannot_be_searched_for() -> None:
     assert offsets({"filter": {"text": "failed"}}, ("status",)) == []
     assert offsets({"filter": {"expression": "value.status == 'failed'"}}, ("t:$.status",)) == []
@@ -94,6 +181,9 @@ def test_bytes_are_found_in_rows_and_never_across_them(is_plain: bool, monkeypat
     assert byte_search.rows_with(column, b"q") == []
     assert byte_search.rows_with(column.slice(0, 0), b"a") == []
     assert byte_search.rows_with(pyarrow.array([None, None], pyarrow.binary()), b"a") == []
+    assert [byte_search.occurs(column, one) for one in (b"abc", b"bca", b"q", b"")] == [True, True, False, True]
+    assert not byte_search.occurs(column.slice(4, 1), b"z")
+    assert not byte_search.occurs(column.slice(0, 0), b"a")
 
 
 def test_offset_ranges_of_a_table() -> None:
