@@ -341,11 +341,23 @@ export interface Flow {
   rows_out: number | null;
   rows_set_aside: number | null;
   rows_per_s: number | null;
+  lag_records: number | null;
+  lag_seconds: number | null;
   batch_ms: number | null;
   batch_id: number | null;
   last_batch_at: number | null;
   last_error: string | null;
-  rules: { name: string; action: string; passed: number | null; failed: number | null }[];
+  waits_for: string | null;
+}
+
+export interface FlowSource {
+  source: string;
+  rows: number;
+  kept: number;
+  dropped: number;
+  letters: number;
+  rules: { name: string; failed: number }[];
+  unexpected: { name: string; count: number }[];
 }
 
 export interface Pipeline {
@@ -353,10 +365,10 @@ export interface Pipeline {
   file: string | null;
   state: string;
   pid: number | null;
-  started_at: number | null;
   is_ours: boolean;
   last_error: string | null;
   flows: Flow[];
+  sources: FlowSource[];
 }
 
 export interface Acl {

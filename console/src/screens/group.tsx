@@ -106,6 +106,7 @@ export function GroupScreen({ name }: { name: string }): JSX.Element {
 
 function GroupPartitions({ group }: { group: Group }): JSX.Element {
   const clients = new Map(group.members.map((one) => [one.member_id, one.client_id]));
+  const isShared = group.type === "share";
   const most = Math.max(1, ...group.partitions.map((one) => one.lag_records ?? 0));
   if (group.partitions.length === 0) {
     return (
@@ -123,14 +124,14 @@ function GroupPartitions({ group }: { group: Group }): JSX.Element {
           <tr>
             <Th>{t.topic}</Th>
             <Th num>{t.partition}</Th>
-            <Th num>{group.type === "share" ? t.shareStart : t.committed}</Th>
+            <Th num>{isShared ? t.shareStart : t.committed}</Th>
             <Th num>{t.end}</Th>
             <Th num>{t.lag}</Th>
             <Th>
               <span class="sr">{t.lagBar}</span>
             </Th>
             <Th num>{t.behind}</Th>
-            <Th>{t.member}</Th>
+            {!isShared && <Th>{t.member}</Th>}
           </tr>
         </thead>
         <tbody>
@@ -157,9 +158,11 @@ function GroupPartitions({ group }: { group: Group }): JSX.Element {
                 </span>
               </td>
               <td class="num">{duration(one.lag_seconds)}</td>
-              <td class="soft">
-                {one.member_id === null ? "–" : visibleText(clients.get(one.member_id) || one.member_id)}
-              </td>
+              {!isShared && (
+                <td class="soft">
+                  {one.member_id === null ? "–" : visibleText(clients.get(one.member_id) || one.member_id)}
+                </td>
+              )}
             </tr>
           ))}
         </tbody>

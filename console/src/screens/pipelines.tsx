@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { api, canWrite } from "../cluster";
 import { part, post } from "../net/api";
 import { useResource } from "../net/resource";
-import type { Flow, Pipeline } from "../net/types";
+import type { Flow, FlowSource, Pipeline } from "../net/types";
 import { ago, count, duration, plural, rate } from "../pure/format";
 import { visibleText } from "../pure/visible_text";
 import { texts } from "../texts";
@@ -92,12 +92,16 @@ function PipelineSheet({
       plain
       title={
         <>
-          {visibleText(pipeline.name)} <Badge tone={toneOf(pipeline.state)}>{pipeline.state}</Badge>
+          {visibleText(pipeline.name)}{" "}
+          {pipeline.state === "unknown" ? (
+            <Badge>{t.neverRan}</Badge>
+          ) : (
+            <Badge tone={toneOf(pipeline.state)}>{pipeline.state}</Badge>
+          )}
         </>
       }
       actions={
         <>
-          {pipeline.started_at !== null && <span class="quiet">{t.since(ago(pipeline.started_at, Date.now()))}</span>}
           <Button kind="small" onClick={onLog}>
             {t.log}
           </Button>
@@ -122,6 +126,9 @@ function PipelineSheet({
       {pipeline.flows.map((flow) => (
         <FlowPart key={flow.name} flow={flow} />
       ))}
+      {pipeline.sources.map((source) => (
+        <SourcePart key={source.source} source={source} />
+      ))}
     </Sheet>
   );
 }
@@ -133,25 +140,50 @@ function FlowPart({ flow }: { flow: Flow }): JSX.Element {
         <strong>{visibleText(flow.name)}</strong>
         {flow.target && <span class="soft">→ {visibleText(flow.target)}</span>}
         <Badge tone={toneOf(flow.state)}>{flow.state}</Badge>
+        {flow.waits_for && <span class="soft wrap">{t.waits(visibleText(flow.waits_for))}</span>}
       </div>
       <dl class="flow-figures">
         <Figure name={t.in} value={count(flow.rows_in)} />
         <Figure name={t.out} value={count(flow.rows_out)} />
         <Figure name={t.aside} value={count(flow.rows_set_aside)} tone={flow.rows_set_aside ? "warn" : ""} />
         <Figure name={t.rate} value={rate(flow.rows_per_s)} />
+        <Figure name={t.lag} value={count(flow.lag_records)} />
+        <Figure name={t.behind} value={duration(flow.lag_seconds)} />
         <Figure name={t.batch} value={flow.batch_ms === null ? "–" : duration(flow.batch_ms / 1000)} />
         <Figure name={t.last} value={ago(flow.last_batch_at, Date.now())} />
       </dl>
-      {flow.rules.length > 0 && (
+      {flow.last_error && <p class="bad wrap">{visibleText(flow.last_error)}</p>}
+    </div>
+  );
+}
+
+/** The results of a source's rules, and the fields that came without being expected. */
+function SourcePart({ source }: { source: FlowSource }): JSX.Element {
+  const found = [
+    ...source.rules.map((one) => t.failedRule(visibleText(one.name), count(one.failed))),
+    ...source.unexpected.map((one) => t.unexpected(visibleText(one.name), count(one.count))),
+  ];
+  return (
+    <div class="flow">
+      <div class="flow-line">
+        <strong>{visibleText(source.source)}</strong>
+        <span class="soft">{t.source}</span>
+      </div>
+      <dl class="flow-figures">
+        <Figure name={t.read} value={count(source.rows)} />
+        <Figure name={t.kept} value={count(source.kept)} />
+        <Figure name={t.dropped} value={count(source.dropped)} />
+        <Figure name={t.letters} value={count(source.letters)} tone={source.letters ? "warn" : ""} />
+      </dl>
+      {found.length > 0 && (
         <div class="badges">
-          {flow.rules.map((rule) => (
-            <Badge key={rule.name} tone={rule.failed ? (rule.action === "warn" ? "warn" : "bad") : "good"}>
-              {visibleText(rule.name)} · {rule.action} · {t.ruleFailed(count(rule.failed))}
+          {found.map((one) => (
+            <Badge key={one} tone="warn">
+              {one}
             </Badge>
           ))}
         </div>
       )}
-      {flow.last_error && <p class="bad wrap">{visibleText(flow.last_error)}</p>}
     </div>
   );
 }

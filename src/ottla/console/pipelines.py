@@ -57,30 +57,16 @@ def row_of(folder: Path, name: str, owned: dict[str, subprocess.Popen[bytes]]) -
     if pid is None and process is not None and process.poll() not in (None, 0):
         known = "failed"
     at = status.get("updated_at")
-    rules = {one["source"]: one for one in status.get("sources") or ()}
     return {
         "name": name,
         "file": str(folder / FILE),
         "state": known,
         "pid": pid,
-        "started_at": None,
         "updated_at": int(at * 1000) if isinstance(at, int | float) else None,
         "is_ours": is_ours,
         "last_error": status.get("cause"),
         "flows": [_flow(one) for one in status.get("flows") or ()],
-        "sources": [
-            {
-                "source": one["source"],
-                "rows": one.get("rows", 0),
-                "kept": one.get("kept", 0),
-                "letters": one.get("letters", 0),
-                "rules": [
-                    {"name": rule, "action": None, "passed": max(one.get("rows", 0) - failed, 0), "failed": failed}
-                    for rule, failed in zip(one.get("rules") or (), one.get("failed") or (), strict=False)
-                ],
-            }
-            for one in rules.values()
-        ],
+        "sources": [_source(one) for one in status.get("sources") or ()],
     }
 
 
@@ -100,7 +86,19 @@ def _flow(one: dict[str, Any]) -> dict[str, Any]:
         "batch_id": one.get("batches"),
         "last_batch_at": int(at * 1000) if isinstance(at, int | float) else None,
         "last_error": one.get("cause"),
-        "rules": [],
+        "waits_for": one.get("waits_for"),
+    }
+
+
+def _source(one: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "source": one.get("source"),
+        "rows": one.get("rows", 0),
+        "kept": one.get("kept", 0),
+        "dropped": one.get("dropped", 0),
+        "letters": one.get("letters", 0),
+        "rules": [{"name": rule, "failed": failed} for rule, failed in (one.get("failed") or {}).items()],
+        "unexpected": [{"name": field, "count": count} for field, count in (one.get("unexpected") or {}).items()],
     }
 
 

@@ -125,7 +125,7 @@ def is_match(row: Row, search: dict[str, Any]) -> bool:
     if "expression" in wanted:
         left, _, literal = wanted["expression"].partition(" == ")
         shown = {name: (one or b"").decode("utf-8", "replace") for name, one in headers}
-        return (here if left == "value.s" else shown.get("trace")) == literal.strip("'")
+        return bool((here if left == "value.s" else shown.get("trace")) == literal.strip("'"))
     return True
 
 
