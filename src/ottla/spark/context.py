@@ -1,7 +1,7 @@
 """Makes a SparkContext that is created later use this package's daemon (`daemon`), whose workers start fast.
 
-Only in local mode, where Spark's workers run in this environment. The executors of a cluster may lack this package,
-and there a daemon that cannot start would fail every Python task: the program has to ask for it, see docs/spark.md.
+Only in local mode, where Spark's workers run in this environment. The executors of a cluster may lack this package, and
+a daemon that cannot start would fail every Python task. There the program names the daemon (docs/spark/reading.md).
 """
 
 from __future__ import annotations
