@@ -142,6 +142,27 @@ def test_a_worker_ends_quietly_if_spark_wants_no_more_rows() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+LEFT = """
+import socket, sys
+from ottla.spark.daemon import unless_spark_left
+spark, worker = socket.socketpair()
+report = unless_spark_left(lambda error, outfile: print(type(error).__name__, flush=True))
+with worker.makefile("wb") as outfile:
+    report(BrokenPipeError(), outfile)
+    report(ValueError(), outfile)
+    spark.close()
+    report(ValueError(), outfile)
+    report(ConnectionResetError(), outfile)
+    print("not ended")
+"""
+
+
+def test_an_error_is_not_reported_to_a_spark_that_has_left() -> None:
+    """A function of the user may also meet a broken pipe: of a connection of its own, while Spark listens."""
+    done = subprocess.run([sys.executable, "-c", LEFT], capture_output=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout.split()) == (0, [b"BrokenPipeError", b"ValueError", b"ValueError"])
+
+
 def test_tasks_that_a_limit_ends_cost_no_imports(
     spark: SparkSession, topics: Topics, capfd: pytest.CaptureFixture[str]
 ) -> None:

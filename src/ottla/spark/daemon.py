@@ -11,17 +11,17 @@ sees to that). The protocol with the JVM and the workers themselves are pyspark'
 
 from __future__ import annotations
 
-import gc
 import importlib
 import os
+import select
 import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from ottla.spark.workers import is_sparks_archive, keep_archives
+from ottla.spark.workers import is_sparks_archive, set_modules_aside
 
 _NEEDED = (
     "pyspark.worker",
@@ -51,9 +51,35 @@ def import_all() -> None:
     for name in _NEEDED:
         with suppress(ImportError):
             importlib.import_module(name)
-    keep_archives()
-    gc.collect()
-    gc.freeze()
+    compile_codecs()
+    set_modules_aside()
+
+
+def compile_codecs() -> None:
+    """Compile the codecs of what every task says to brokers; those of rarer messages are compiled on first use."""
+    from ottla.spark.partition_reader import LAST_FETCH_VERSION
+    from ottla.spark.row_sender import LAST_PRODUCE_VERSION
+    from ottla.wire.apis import APIS, response_class
+    from ottla.wire.codec import decoder, encoder
+    from ottla.wire.greeting import Versions
+    from ottla.wire.messages.api_versions import ApiVersionsRequest
+    from ottla.wire.messages.fetch import FetchRequest
+    from ottla.wire.messages.metadata import MetadataRequest
+    from ottla.wire.messages.produce import ProduceRequest
+
+    versions = Versions({key: (api.min_version, api.max_version) for key, api in APIS.items()})
+    for request, last_version in (
+        (ApiVersionsRequest, None),
+        (MetadataRequest, None),
+        (FetchRequest, LAST_FETCH_VERSION),
+        (ProduceRequest, LAST_PRODUCE_VERSION),
+    ):
+        key = request.__schema__.api_key
+        assert key is not None, "requests have an api key"
+        version = versions.choose(key, last_version)
+        assert version is not None, "a broker of this version offers what tasks ask"
+        encoder(request, version)
+        decoder(response_class(key), version)
 
 
 def quietly(worker: Callable[..., int]) -> Callable[..., int]:
@@ -68,6 +94,24 @@ def quietly(worker: Callable[..., int]) -> Callable[..., int]:
     return run
 
 
+def unless_spark_left(report: Callable[..., None]) -> Callable[..., None]:
+    """Reports a task's error to Spark, but ends the worker if Spark does not listen: it has the rows of a `limit`."""
+
+    def run(error: BaseException, outfile: BinaryIO, *arguments: Any) -> None:
+        if isinstance(error, BrokenPipeError | ConnectionResetError) and _is_closed(outfile):
+            os._exit(0)
+        report(error, outfile, *arguments)
+
+    return run
+
+
+def _is_closed(outfile: BinaryIO) -> bool:
+    """Whether the other end of a connection is closed."""
+    poll = select.poll()
+    poll.register(outfile.fileno(), 0)
+    return bool(poll.poll(0))
+
+
 def main() -> None:
     kept = without_copies(sys.path)
     for path in set(sys.path) - set(kept):
@@ -79,6 +123,8 @@ def main() -> None:
     warnings.filterwarnings("ignore", ".*multi-threaded.*fork.*", DeprecationWarning)
     import_all()
     setattr(daemon, "worker", quietly(daemon.worker))  # noqa: B010  (mypy: a function is not assigned to)
+    worker = importlib.import_module("pyspark.worker")
+    setattr(worker, "handle_worker_exception", unless_spark_left(worker.handle_worker_exception))  # noqa: B010
     daemon.manager()
 
 
