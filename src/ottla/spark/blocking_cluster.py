@@ -43,7 +43,7 @@ from ottla.client.errors import (
     in_context,
     is_retriable,
 )
-from ottla.client.metadata import Metadata, PartitionInfo
+from ottla.client.metadata import Broker, Metadata, PartitionInfo
 from ottla.client.security_config import PLAINTEXT
 from ottla.net.blocking import OS_BLOCKING, Blocking
 from ottla.spark.blocking_connection import BlockingConnection
@@ -115,13 +115,16 @@ class BlockingCluster:
 
     def lend(self, node_id: int) -> BlockingConnection:
         """A connection for records: only the borrower uses it, until `give_back`."""
-        address = self._address(node_id)
-        idle = self._idle.get(address, [])
+        return self.lend_at(*self._address(node_id))
+
+    def lend_at(self, host: str, port: int) -> BlockingConnection:
+        """The same to a broker whose address is known without this cluster's metadata."""
+        idle = self._idle.get((host, port), [])
         while idle:
             connection = idle.pop()
             if not connection.is_closed:
                 return connection
-        return self._open(*address, inf)
+        return self._open(host, port, inf)
 
     def give_back(self, connection: BlockingConnection) -> None:
         """Keep a lent connection for the next borrower; one with answers under way is closed."""
@@ -332,6 +335,11 @@ class BlockingCluster:
         if info.leader_id == NO_LEADER:
             raise error_of(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader")
         return info.leader_id
+
+    def known_leader(self, topic: str, partition: int) -> Broker | None:
+        """The leader of a partition by the metadata that is there, without asking."""
+        info = self.metadata.partition(topic, partition)
+        return None if info is None else self.metadata.brokers.get(info.leader_id)
 
     # Offsets in the log
 

@@ -1,8 +1,9 @@
 """A task's half of reading: one range of one partition, as Arrow batches.
 
-The next fetch is asked for before the last one is decoded, so broker, network and decoder work side by side. A batch
-holds what one fetch brought, or less where that would be many rows or many bytes: a worker's memory depends on the size
-of a fetch, never on the size of the partition.
+The first fetch is small, and in a batch query it comes alone, since a `limit` may end the task with its rows. After it
+the next fetch is asked for before the last one is decoded, so broker, network and decoder work side by side, and for no
+more bytes than the rest of the range seems to have. A batch holds what one fetch brought, or less where that would be
+many rows or many bytes: a worker's memory depends on the size of a fetch, never on the size of the partition.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ottla.client.core.fetching import FetchedBatches
 from ottla.client.core.partitions import TopicPartition
 from ottla.client.core.subscription import IsolationLevel
 from ottla.client.errors import ErrorCode, KafkaError, error_of, in_context, is_retriable
+from ottla.client.metadata import Broker
 from ottla.spark.blocking_cluster import WORKER, Clusters
 from ottla.spark.blocking_connection import BlockingConnection
 from ottla.spark.offsets import OffsetRange
@@ -34,8 +36,11 @@ LAST_FETCH_VERSION_WITH_NAMES = 12
 LAST_FETCH_VERSION = 17
 SESSIONLESS_EPOCH = -1
 FIRST_FETCH_BYTES = 256 * 1024
-"""Enough for a task that a `limit` ends. Each fetch after it may be larger, up to the size that the options give."""
+"""Enough for a task that a `limit` ends, and so is the second: the worker asks for it before it notices the end. Each
+fetch after them may be larger, up to the size that the options give."""
 FETCH_GROWTH = 4
+RANGE_MARGIN = 1.1
+"""A fetch asks for so much more than the rest of a range has by the size of the records before."""
 MAX_ARROW_BYTES = 16 * 1024 * 1024
 """Keys, values and headers in one Arrow batch, but for one record batch that is larger by itself."""
 
@@ -55,16 +60,22 @@ class ReadTask(NamedTuple):
     fails_on_data_loss: bool
     query_name: str
     values: ValueColumns | None = None
+    reads_ahead: bool = False
+    """Whether to fetch ahead from the first fetch on: a stream's task is read to its end."""
 
 
 class PartitionReader:
     """Reads one range. `batches` may be iterated once."""
 
-    def __init__(self, task: ReadTask, wanted: OffsetRange, clusters: Clusters = WORKER) -> None:
+    def __init__(
+        self, task: ReadTask, wanted: OffsetRange, clusters: Clusters = WORKER, leader: Broker | None = None
+    ) -> None:
         self._task = task
         self._clusters = clusters
         self._wanted = wanted
         self._partition = TopicPartition(wanted.topic, wanted.partition)
+        self._leader = leader
+        """The leader by the plan, until the first failure."""
         self._position = wanted.start_offset
         self._fetch_bytes = min(FIRST_FETCH_BYTES, task.fetch_bytes)
         self._columns = Columns(task.columns, timestamp_unit="us", topic_type="string")
@@ -74,6 +85,10 @@ class PartitionReader:
         self._progress_at = self._cluster.blocking.now()
         self._failure_count = 0
         """In a row."""
+        self._reads_ahead = task.reads_ahead
+        """Also true once Spark has taken rows and wants more."""
+        self._bytes_per_offset = 0.0
+        """By the last answer with records; 0 is unknown."""
 
     def batches(self) -> Iterator[pyarrow.RecordBatch]:
         try:
@@ -89,7 +104,12 @@ class PartitionReader:
         """Read on a connection of its own. If the rows are not read to the end, it is closed: a fetch may be under
         way."""
         cluster = self._cluster
-        connection = cluster.lend(cluster.leader(*self._partition))
+        leader = self._leader
+        connection = (
+            cluster.lend(cluster.leader(*self._partition))
+            if leader is None
+            else cluster.lend_at(leader.host, leader.port)
+        )
         try:
             yield from self._read_from(connection)
         finally:
@@ -103,7 +123,11 @@ class PartitionReader:
             answer = self._answer(connection, ticket)
             fetched = self._fetched(answer)
             next_offset = fetched.end_offset
-            if next_offset < end_offset:
+            is_last = next_offset >= end_offset
+            if next_offset > self._position:
+                self._bytes_per_offset = len(answer.records or b"") / (next_offset - self._position)
+            reads_ahead = not is_last and self._reads_ahead
+            if reads_ahead:
                 self._fetch_bytes = max(
                     self._fetch_bytes, min(FETCH_GROWTH * self._fetch_bytes, self._task.fetch_bytes)
                 )
@@ -113,17 +137,23 @@ class PartitionReader:
                 self._failure_count = 0
                 yield from self._decoded(fetched)
                 self._position = next_offset
+                self._reads_ahead = True
             else:
                 self._check_progress(answer)
-            if next_offset >= end_offset:
+            if is_last:
                 return
+            if not reads_ahead:
+                ticket = self._ask(connection, next_offset)
 
     # Fetching
 
     def _ask(self, connection: BlockingConnection, offset: int) -> int:
         wanted = self._wanted
+        rest_bytes = int(self._bytes_per_offset * (wanted.end_offset - offset) * RANGE_MARGIN)
         partition = FetchPartition(
-            partition=wanted.partition, fetch_offset=offset, partition_max_bytes=self._fetch_bytes
+            partition=wanted.partition,
+            fetch_offset=offset,
+            partition_max_bytes=min(self._fetch_bytes, rest_bytes or self._fetch_bytes),
         )
         return connection.send(
             FetchRequest(
@@ -160,6 +190,7 @@ class PartitionReader:
         except KafkaError as error:
             if error.code is ErrorCode.MESSAGE_TOO_LARGE:
                 self._fetch_bytes *= 2
+                self._bytes_per_offset = 0.0
                 return FetchedBatches(self._partition, b"", self._position)
             raise self._damaged(error) from None
 
@@ -224,6 +255,7 @@ class PartitionReader:
 
     def _recover(self, error: KafkaError) -> None:
         """Prepare another try, or raise if there is none."""
+        self._leader = None
         self._clusters.drop(self._task.config)
         self._cluster = self._clusters.shared(self._task.config)
         wanted = self._wanted

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ottla.client.core.partitions import TopicPartition
+from ottla.client.metadata import Broker
 from ottla.spark.blocking_cluster import BlockingCluster
 from ottla.spark.offsets import OffsetRange, plan_ranges
 from ottla.spark.options import OptionError, ReadOptions
 from ottla.spark.partition_reader import PartitionReader, ReadTask
 from ottla.spark.starting_points import ending_points, starting_points
+from ottla.spark.workers import acknowledge_at_once
 
 if TYPE_CHECKING:
     import pyarrow
@@ -26,9 +28,17 @@ class RangePartition(InputPartition):
     """One task's range."""
 
     wanted: OffsetRange | None
+    leader: Broker | None = None
+    """The leader when the task was planned: a new worker asks it without asking for metadata first."""
 
 
-def read_task(options: ReadOptions, columns: list[str], values: ValueColumns | None = None) -> ReadTask:
+def range_partitions(cluster: BlockingCluster, planned: Iterable[OffsetRange]) -> list[RangePartition]:
+    return [RangePartition(one, cluster.known_leader(one.topic, one.partition)) for one in planned]
+
+
+def read_task(
+    options: ReadOptions, columns: list[str], values: ValueColumns | None = None, *, reads_ahead: bool = False
+) -> ReadTask:
     return ReadTask(
         options.config,
         tuple(columns),
@@ -38,13 +48,15 @@ def read_task(options: ReadOptions, columns: list[str], values: ValueColumns | N
         options.fails_on_data_loss,
         options.query_name,
         values,
+        reads_ahead,
     )
 
 
 def read_partition(task: ReadTask, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
     """In an executor: the rows of one task."""
-    wanted = partition.wanted if isinstance(partition, RangePartition) else None
-    return iter(()) if wanted is None else PartitionReader(task, wanted).batches()
+    if not isinstance(partition, RangePartition) or partition.wanted is None:
+        return iter(())
+    return PartitionReader(task, partition.wanted, leader=partition.leader).batches()
 
 
 class BatchReader(DataSourceReader):
@@ -54,7 +66,11 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._task = read_task(options, columns, values)
 
-    def partitions(self) -> list[InputPartition]:
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        acknowledge_at_once()  # a task has come, and its partition is still under way
+
+    def partitions(self) -> Sequence[InputPartition]:
         options = self._options
         cluster = BlockingCluster(options.config, options.query_name)
         try:
@@ -65,7 +81,7 @@ class BatchReader(DataSourceReader):
         finally:
             cluster.close()
         planned = plan_ranges(ranges, options.min_partitions, options.max_records_per_partition)
-        return [RangePartition(one) for one in planned] or [RangePartition(None)]
+        return range_partitions(cluster, planned) or [RangePartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_partition(self._task, partition)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -28,7 +28,7 @@ from ottla.spark.blocking_cluster import BlockingCluster
 from ottla.spark.offsets import BatchDelay, OffsetRange, Positions, SourceOffset, limit_rate, plan_ranges
 from ottla.spark.options import ReadOptions
 from ottla.spark.partition_reader import DataLost
-from ottla.spark.reader import RangePartition, read_partition, read_task
+from ottla.spark.reader import range_partitions, read_partition, read_task
 from ottla.spark.starting_points import starting_points
 from ottla.spark.workers import acknowledge_at_once
 from ottla.wire.primitives import ZERO_UUID
@@ -45,7 +45,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: ReadOptions, columns: list[str], values: ValueColumns | None = None) -> None:
         self._options = options
-        self._task = read_task(options, columns, values)
+        self._task = read_task(options, columns, values, reads_ahead=True)
         self._cluster: BlockingCluster | None = None
         self._is_available_now = False
         self._target: Positions | None = None
@@ -153,7 +153,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # What its tasks read
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         after = SourceOffset.from_json(end)
         before = SourceOffset.from_json(start)
         if after.initial is not None:
@@ -173,7 +173,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ranges.append(OffsetRange(*partition, start_offset, end_offset, topic_id))
         options = self._options
         planned = plan_ranges(ranges, options.min_partitions, options.max_records_per_partition)
-        return [RangePartition(one) for one in planned]
+        return range_partitions(self.cluster, planned)
 
     def _starts(self, before: SourceOffset, ends: Positions) -> Positions:
         """Where a batch begins: where the last one ended, and new partitions at their beginning."""

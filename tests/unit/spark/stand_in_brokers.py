@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from struct import unpack
 from typing import Any
 
+from ottla import records
+from ottla.records import Record
 from ottla.records.batch import BatchHeader, read_header
 from ottla.wire import Message, decode
 from ottla.wire.apis import APIS, request_class
@@ -19,6 +21,7 @@ from ottla.wire.messages.add_partitions_to_txn import (
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.messages.describe_configs import DescribeConfigsResponse
 from ottla.wire.messages.end_txn import EndTxnResponse
+from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.wire.messages.find_coordinator import FindCoordinatorResponse
 from ottla.wire.messages.metadata import (
     MetadataResponse,
@@ -56,6 +59,10 @@ class Brokers:
         """What was added to transactions."""
         self.written: Counter[tuple[str, int]] = Counter()
         """Records in each partition; every batch has a sequence number."""
+        self.readable_count = 0
+        """How many records each partition has to read, ten in a batch; the value of each is its offset."""
+        self.fetch_sizes: list[int] = []
+        """The bytes that each Fetch asked for."""
         self.outstanding_at_questions: list[int] = []
         """How many answers to Produce requests were unread on any connection when AddPartitionsToTxn came."""
 
@@ -193,6 +200,24 @@ class Socket:
                 answered.append(PartitionProduceResponse(index=one.index, error_code=code))
             answers.append(TopicProduceResponse(name=topic.name, partition_responses=answered))
         return ProduceResponse(responses=answers) if request.acks else None
+
+    def _Fetch(self, request: Any) -> Message:
+        """One batch, whatever the size that is asked for."""
+        (topic,) = request.topics
+        (asked,) = topic.partitions
+        self._brokers.fetch_sizes.append(asked.partition_max_bytes)
+        answer = PartitionData(partition_index=asked.partition, high_watermark=self._brokers.readable_count)
+        if self._brokers.leader(asked.partition) != self.node_id:
+            answer.error_code = NOT_LEADER_OR_FOLLOWER
+        else:
+            first = asked.fetch_offset // 10 * 10
+            values = [b"%d" % number for number in range(first, min(first + 10, self._brokers.readable_count))]
+            answer.records = (
+                bytes(records.build([Record(timestamp=5, key=None, value=one) for one in values], base_offset=first))
+                if values
+                else b""
+            )
+        return FetchResponse(responses=[FetchableTopicResponse(topic=topic.topic, partitions=[answer])])
 
     def _append(self, partition: tuple[str, int], header: BatchHeader) -> int:
         """As an idempotent producer's batches are: in the order of their numbers, and each once. Any number may be the
