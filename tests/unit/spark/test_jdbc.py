@@ -143,7 +143,7 @@ def test_nothing_ends_the_transaction_of_a_batch_before_it_is_kept_or_not(
     target._flow = Flow("people", "rows", jdbc="jdbc:mysql://db", table="people")
     for name, made in {
         "_run": connection.run,
-        "_rows": lambda *_: [],
+        "_rows": lambda *_: [0],
         "_tables": lambda *_: [],
         "_connection": lambda: nullcontext(connection),
         "_make_tables": lambda *_: None,

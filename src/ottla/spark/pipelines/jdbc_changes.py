@@ -21,7 +21,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from ottla.spark.pipelines.definition import Flow
-from ottla.spark.pipelines.jdbc_target import KEYS, JdbcTarget, product, quoted, quoted_list
+from ottla.spark.pipelines.jdbc_target import A_BIGINT, KEYS, ROW, JdbcTarget, product, quoted, quoted_list
 from ottla.spark.tables.change_plan import DELETED, OPERATION, ORDER, PUT, REMOVE, SEQUENCE, ChangeRules, plan_changes
 from ottla.spark.tables.data_files import in_columns
 
@@ -29,8 +29,6 @@ STAGED = "ottla_operation"
 REMEMBER = "t"
 """The operation that adds a tombstone."""
 TOMBSTONES, NOTED_AT = "ottla_tombstones_", "noted_at"
-A_BIGINT = 10_000_000_000
-"""A literal of this type in every database; MySQL has no `cast(... as bigint)`."""
 WITHOUT_MERGE = ("mysql", "mariadb", "sqlite")
 MERGE_SINCE = 15
 """PostgreSQL has MERGE since this version."""
@@ -70,7 +68,7 @@ class JdbcChanges(JdbcTarget):
 
     def _make_staging(self, connection: Any, staging: str, batch: DataFrame) -> None:
         columns = quoted_list(connection, _target(batch).columns)
-        made = f"select {columns}, cast('' as char(1)) as {STAGED} from {self._table} where 1 = 0"
+        made = f"select {columns}, cast('' as char(1)) as {STAGED}, {A_BIGINT} as {ROW} from {self._table} where 1 = 0"
         self._run(connection, f"create table {staging} as {made}")
         if self._rules.is_history:
             keys = quoted_list(connection, self._rules.keys)
@@ -80,7 +78,7 @@ class JdbcChanges(JdbcTarget):
 
     def _stage(self, batch: DataFrame, staging: str, *, onto_nothing: bool) -> None:
         if not self._rules.is_history or onto_nothing:
-            self.append(self._planned(batch.withColumn(_KIND, F.lit(_CHANGE))), staging)
+            self._append_numbered(self._planned(batch.withColumn(_KIND, F.lit(_CHANGE))), staging)
             return
         batch = batch.persist()
         try:
@@ -88,7 +86,7 @@ class JdbcChanges(JdbcTarget):
             events = batch.withColumn(_KIND, F.lit(_CHANGE))
             for table, kind in self._known_tables().items():
                 events = events.unionByName(self._known(batch, table, staging, kind), allowMissingColumns=True)
-            self.append(self._planned(events), staging)
+            self._append_numbered(self._planned(events), staging)
         finally:
             batch.unpersist()
 

@@ -8,6 +8,10 @@ the batch done when it goes on.
 Each attempt at a batch has a staging table of its own: two drivers may run the same query, if one was taken for dead,
 and neither may move rows that the other has staged in part. What dead drivers left is dropped when a later batch is
 noted. No driver can need it: the transaction that would move it finds its batch done.
+
+Spark runs a task again if its worker dies before the result of the task has arrived, and the database may have
+committed the rows of the first attempt. Staged rows are therefore numbered by task and place, and a batch with a number
+that comes twice is rolled back and done again.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from ottla.spark.faults import fault_point
 from ottla.spark.pipelines.definition import AT_LEAST_ONCE, Flow, PipelineError, Unavailable
@@ -30,6 +35,10 @@ BATCHES = "ottla_batches"
 STAGING = "ottla_staging_"
 KEYS = "_keys"
 """The end of the name of a second staging table."""
+ROW = "ottla_row"
+"""The column of a staging table that numbers its rows."""
+A_BIGINT = 10_000_000_000
+"""A literal of this type in every database; MySQL has no `cast(... as bigint)`."""
 NO_BATCH = -1
 DROP_TIMEOUT_S = 5
 """A staging table that a paused driver has locked is left to later."""
@@ -95,7 +104,9 @@ class JdbcTarget:
                 if self._run(connection, note, query_id) == 1:
                     if is_first:
                         self._empty(connection)
+                    self._check_rows(connection, staging)
                     self._move(connection, staging, batch)
+                    self._check_rows(connection, staging)  # an attempt may have ended meanwhile
                     fault_point("jdbc-undecided", batch_id)
                     if is_kept:
                         connection.commit()
@@ -117,7 +128,8 @@ class JdbcTarget:
 
     def _make_staging(self, connection: Any, staging: str, batch: DataFrame) -> None:
         columns = quoted_list(connection, batch.columns)
-        self._run(connection, f"create table {staging} as select {columns} from {self._table} where 1 = 0")
+        made = f"select {columns}, {A_BIGINT} as {ROW} from {self._table} where 1 = 0"
+        self._run(connection, f"create table {staging} as {made}")
 
     def _left_over(self, connection: Any, query_id: str, batch_id: int | None) -> list[str]:
         """The staging tables of a query for batches before this one, or all of them. Those of this batch stay: another
@@ -155,7 +167,19 @@ class JdbcTarget:
 
     def _stage(self, batch: DataFrame, staging: str, *, onto_nothing: bool) -> None:
         """Write what a batch makes of the target, or with `onto_nothing` of an empty one, to the table beside it."""
-        self.append(batch, staging)
+        self._append_numbered(batch, staging)
+
+    def _append_numbered(self, rows: DataFrame, staging: str) -> None:
+        self.append(rows.withColumn(ROW, F.monotonically_increasing_id()), staging)
+
+    def _check_rows(self, connection: Any, staging: str) -> None:
+        """Unavailable: rows of a task were staged twice."""
+        [count] = self._rows(connection, f"select count({ROW}) - count(distinct {ROW}) from {staging}")
+        if count:
+            raise Unavailable(
+                f"flows.{self._flow.name}: a worker died when it had written {count} rows, and another one wrote them "
+                "again: the batch is written anew"
+            )
 
     def _empty(self, connection: Any) -> None:
         """Remove all rows, within the transaction that brings others."""

@@ -1,5 +1,6 @@
-"""Two drivers of one query write to the same database, because the first was taken for dead: on SQLite, without Spark.
-A test pauses the first driver at a step, and resumes it at a step of the second one."""
+"""A batch of a database that is written twice: by two drivers, because the first was taken for dead, or by a task whose
+worker died; on SQLite, without Spark. A test pauses the first driver at a step, and resumes it at a step of the second
+one."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from threading import Event, Thread
 import pytest
 
 from ottla.spark.pipelines import jdbc_target
-from ottla.spark.pipelines.definition import Flow
+from ottla.spark.pipelines.definition import Flow, Unavailable
 from ottla.spark.pipelines.jdbc_target import KEYS, STAGING, JdbcTarget
 
 QUERY = "0f8fad5b-d9cb-469f-a165-70867728950e"
@@ -81,13 +82,13 @@ class Target(JdbcTarget):
     def _tables(self, connection: sqlite3.Connection, prefix: str) -> list[str]:
         return tables_of(connection, prefix)
 
-    def append(self, batch: Batch, table: str | None = None) -> None:  # type: ignore[override]
+    def _append_numbered(self, batch: Batch, staging: str) -> None:  # type: ignore[override]
         for step in batch.steps:
             if callable(step):
                 step()
                 continue
             with self._connection() as connection:
-                connection.executemany(f"insert into {table} values (?)", [(n,) for n in step])
+                connection.executemany(f"insert into {staging} values (?, ?)", [(n, n) for n in step])
                 connection.commit()
 
 
@@ -187,3 +188,12 @@ def test_a_batch_that_fails_leaves_no_table(database: Database) -> None:
     assert database.staging_tables() == []
     write(database, [0, 1], 0)
     assert database.rows() == [0, 1]
+
+
+def test_rows_that_a_task_staged_twice_are_not_moved(database: Database) -> None:
+    write(database, [0], 0)
+    with pytest.raises(Unavailable, match="a worker died when it had written 2 rows"):
+        Target(database).write(Batch([1, 2], [3, 4], [3, 4]), QUERY, 1)  # type: ignore[arg-type]
+    assert (database.rows(), database.staging_tables()) == ([0], [])
+    write(database, [1, 2, 3, 4], 1)
+    assert database.rows() == [0, 1, 2, 3, 4]
