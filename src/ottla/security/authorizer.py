@@ -179,6 +179,13 @@ class StandardAuthorizer:
     def is_allowed(
         self, principal: Principal, host: str, operation: AclOperation, resource: AclResource, name: str
     ) -> bool:
+        if not self.allow_everyone_if_no_acl_found:
+            user = str(principal)
+            acls = self._by_principal
+            if (user, resource) not in acls and (WILDCARD_PRINCIPAL, resource) not in acls:
+                return (
+                    user in self.super_users
+                )  # soon decided, for a request may name hundreds of thousands of resources
         return self.explain(principal, host, operation, resource, name).is_allowed
 
     def explain(

@@ -40,9 +40,13 @@ class Denials:
 
     def is_reported(self, access: Access) -> bool:
         """Count a denial; returns whether it has a report of its own."""
-        now = self._ground.now()
         period = self._periods.get(access.principal)
-        if period is None or (period.count <= REPORTS_PER_PERIOD and now - period.began >= PERIOD_MS):
+        if period is not None and period.count > REPORTS_PER_PERIOD:  # until `_end`
+            period.access = access
+            period.count += 1
+            return False
+        now = self._ground.now()
+        if period is None or now - period.began >= PERIOD_MS:
             if len(self._periods) >= MAX_PRINCIPALS:
                 self._forget(now)
             period = self._periods[access.principal] = _Period(now, access)
