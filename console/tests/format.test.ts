@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ago, bytes, count, duration, percent, plural, rate, short, valueText } from "../src/pure/format";
+import { ago, bytes, count, duration, percent, plural, previewText, rate, short, valueText } from "../src/pure/format";
 
 const plain = (text: string): string => text.replaceAll("\u202f", " ");
 
@@ -76,4 +76,10 @@ it("a value of a preview is words, not JSON", () => {
   expect(valueText([])).toBe("–");
   expect(valueText({ topic: "orders", partition: 2, end: 7 })).toBe('{"topic":"orders","partition":2,"end":7}');
   expect(valueText(null)).toBe("null");
+});
+
+it("shows ids in previews without gaps", () => {
+  expect(previewText("producer_id", 987_654)).toBe("987654");
+  expect(previewText("pid", 12_345)).toBe("12345");
+  expect(previewText("start_offset", 12_345)).toBe(count(12_345));
 });

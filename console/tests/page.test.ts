@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { Keys } from "../src/keys";
 import { pauseBefore } from "../src/net/live";
 import { format, parse, withQuery } from "../src/router";
+import { quotaChanges } from "../src/screens/access";
 import { targetOf } from "../src/screens/reset";
 
 describe("router", () => {
@@ -25,6 +26,21 @@ describe("router", () => {
 
   it("has no prototype in its query", () => {
     expect(parse("/", "?__proto__=x&constructor=y").query["toString"]).toBeUndefined();
+  });
+});
+
+describe("quotas", () => {
+  it("are removed by an empty field and by no other mistake", () => {
+    expect(
+      quotaChanges({ producer_byte_rate: " 1048576 ", request_percentage: "12.5", consumer_byte_rate: "" }),
+    ).toEqual({
+      producer_byte_rate: 1_048_576,
+      request_percentage: 12.5,
+      consumer_byte_rate: null,
+    });
+    for (const wrong of ["1 MB", "abc", "-1", "0", "NaN", "Infinity"]) {
+      expect(quotaChanges({ producer_byte_rate: wrong })).toBe("producer_byte_rate is a number above 0");
+    }
   });
 });
 

@@ -114,6 +114,11 @@ export function plural(value: number, one: string, many: string = `${one}s`): st
   return `${count(value)} ${value === 1 ? one : many}`;
 }
 
+/** A named value of a preview in words: an id is no quantity, and has no gaps between its digits. */
+export function previewText(name: string, value: unknown): string {
+  return typeof value === "number" && /id$/.test(name) ? String(value) : valueText(value);
+}
+
 /** A value of a preview in words: partitions as `topic-0`, lists with commas. */
 export function valueText(value: unknown): string {
   if (typeof value === "string") return value;

@@ -515,6 +515,17 @@ function QuotaList(): JSX.Element {
 
 const QUOTAS = ["producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"];
 
+/** The form's words as new limits, null for those that are to go; or why they are none. */
+export function quotaChanges(values: Record<string, string>): Record<string, number | null> | string {
+  const changes: Record<string, number | null> = {};
+  for (const [name, text] of Object.entries(values)) {
+    const limit = Number(text.trim());
+    if (text.trim() !== "" && !(Number.isFinite(limit) && limit > 0)) return t.wrongQuota(name);
+    changes[name] = text.trim() === "" ? null : limit;
+  }
+  return changes;
+}
+
 function EditQuota({
   quota,
   onClose,
@@ -530,24 +541,21 @@ function EditQuota({
     Object.fromEntries(Object.entries(quota.values).map(([name, value]) => [name, String(value)])),
   );
   const [fault, setFault] = useState<ApiError | null>(null);
+  const changes = quotaChanges(values);
+  const isWrong = typeof changes === "string";
   return (
     <Dialog
       title={t.quota}
       onClose={onClose}
       onSubmit={() => {
-        const changes = Object.fromEntries(
-          QUOTAS.filter((name) => values[name] !== undefined || quota.values[name] !== undefined).map((name) => [
-            name,
-            values[name]?.trim() ? Number(values[name]) : null,
-          ]),
-        );
+        if (isWrong) return;
         const entity = isNew ? { user: user || null } : quota.entity;
         post(`${api()}/quotas`, { entity, values: changes }).then(onDone, (error: unknown) => setFault(asFault(error)));
       }}
       foot={
         <>
           <Button onClick={onClose}>{texts.cancel}</Button>
-          <Button kind="main-action" type="submit">
+          <Button kind="main-action" type="submit" disabled={isWrong}>
             {texts.settings.save}
           </Button>
         </>
@@ -560,7 +568,7 @@ function EditQuota({
         </Field>
       )}
       {QUOTAS.map((name) => (
-        <Field key={name} name={name}>
+        <Field key={name} name={name} note={t.quotaUnits[name]}>
           <input
             inputMode="decimal"
             value={values[name] ?? ""}
@@ -568,6 +576,7 @@ function EditQuota({
           />
         </Field>
       ))}
+      {isWrong && <p class="bad">{changes}</p>}
     </Dialog>
   );
 }

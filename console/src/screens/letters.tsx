@@ -109,7 +109,7 @@ export function LetterScreen({ topic }: { topic: string }): JSX.Element {
       <Head
         crumbs={<a href={href(["dead-letters"])}>{texts.nav.letters}</a>}
         title={visibleText(topic)}
-        lead={letters ? t.newest(plural(letters.length, "letter")) : undefined}
+        lead={letters ? t.newest(plural(letters.length, "letter"), cursor !== null) : undefined}
       >
         <a class="button" href={href(["topics", topic])}>
           {t.asTopic}

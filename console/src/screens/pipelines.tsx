@@ -1,5 +1,5 @@
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { api, canWrite } from "../cluster";
 import { part, post } from "../net/api";
 import { useResource } from "../net/resource";
@@ -86,7 +86,6 @@ function PipelineSheet({
   onStop: () => void;
   onStart: () => void;
 }): JSX.Element {
-  const isRunning = pipeline.state === "running";
   return (
     <Sheet
       plain
@@ -106,7 +105,7 @@ function PipelineSheet({
             {t.log}
           </Button>
           {canWrite() &&
-            (isRunning ? (
+            (pipeline.pid !== null ? (
               <Button kind="small danger" icon="stop" onClick={onStop}>
                 {t.stop}
               </Button>
@@ -197,14 +196,27 @@ function Figure({ name, value, tone = "" }: { name: string; value: string; tone?
   );
 }
 
+/** Its end first, and it stays there until one scrolls up. */
 function Log({ name, onClose }: { name: string; onClose: () => void }): JSX.Element {
   const from = useResource<{ lines: string[] }>(`${api()}/pipelines/${part(name)}/log?lines=200`, 2_000);
+  const box = useRef<HTMLPreElement>(null);
+  const isAtEnd = useRef(true);
+  useLayoutEffect(() => {
+    if (box.current && isAtEnd.current) box.current.scrollTop = box.current.scrollHeight;
+  }, [from.data]);
   return (
     <Dialog wide title={t.logTitle(name)} onClose={onClose}>
       {from.fault && <FaultBox fault={from.fault} />}
       {!from.data && !from.fault && <Bones />}
       {from.data && (
-        <pre class="code" tabIndex={0}>
+        <pre
+          class="code"
+          tabIndex={0}
+          ref={box}
+          onScroll={({ currentTarget: one }) => {
+            isAtEnd.current = one.scrollTop + one.clientHeight >= one.scrollHeight - 4;
+          }}
+        >
           {visibleText(from.data.lines.join("\n")) || t.noLog}
         </pre>
       )}

@@ -5,7 +5,7 @@ import { part, post } from "../net/api";
 import { forget, useResource } from "../net/resource";
 import { useStore } from "../net/store";
 import type { PartitionRow, Topic } from "../net/types";
-import { bytes, count, duration, plural, rate, short, valueText } from "../pure/format";
+import { bytes, count, duration, plural, previewText, rate, short } from "../pure/format";
 import { visibleText } from "../pure/visible_text";
 import { address, go } from "../router";
 import { texts } from "../texts";
@@ -358,17 +358,17 @@ export function PreviewPairs({ preview }: { preview: Record<string, unknown> }):
   return (
     <dl class="pairs">
       {Object.entries(preview).map(([name, value]) => (
-        <PreviewPair key={name} name={name.replace(/_/g, " ")} value={value} />
+        <PreviewPair key={name} name={name.replace(/_/g, " ")} value={previewText(name, value)} />
       ))}
     </dl>
   );
 }
 
-function PreviewPair({ name, value }: { name: string; value: unknown }): JSX.Element {
+function PreviewPair({ name, value }: { name: string; value: string }): JSX.Element {
   return (
     <>
       <dt>{name}</dt>
-      <dd>{visibleText(valueText(value))}</dd>
+      <dd>{visibleText(value)}</dd>
     </>
   );
 }

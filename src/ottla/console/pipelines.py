@@ -53,7 +53,8 @@ def row_of(folder: Path, name: str, owned: dict[str, subprocess.Popen[bytes]]) -
         pid = process.pid
     said = status.get("state")
     is_failed = said == "failed" or (pid is None and said in ("running", "starting"))
-    known = "running" if pid is not None else "failed" if is_failed else "stopped" if said else "unknown"
+    runs = "running" if said == "running" else "starting"
+    known = runs if pid is not None else "failed" if is_failed else "stopped" if said else "unknown"
     if pid is None and process is not None and process.poll() not in (None, 0):
         known = "failed"
     at = status.get("updated_at")
@@ -64,7 +65,7 @@ def row_of(folder: Path, name: str, owned: dict[str, subprocess.Popen[bytes]]) -
         "pid": pid,
         "updated_at": int(at * 1000) if isinstance(at, int | float) else None,
         "is_ours": is_ours,
-        "last_error": status.get("cause"),
+        "last_error": None if known == "starting" else status.get("cause"),
         "flows": [_flow(one) for one in status.get("flows") or ()],
         "sources": [_source(one) for one in status.get("sources") or ()],
     }

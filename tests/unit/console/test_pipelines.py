@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 
 from ottla.console.pipelines import row_of
@@ -38,3 +39,18 @@ def test_flows_and_the_rules_of_sources_are_those_of_the_status(tmp_path: Path) 
 def test_a_pipeline_that_never_ran_has_no_flows(tmp_path: Path) -> None:
     row = row_of(tmp_path, "new", {})
     assert (row["state"], row["flows"], row["sources"], row["pid"]) == ("unknown", [], [], None)
+
+
+def test_a_pipeline_starts_until_its_run_says_that_it_runs(tmp_path: Path) -> None:
+    state = PipelineState(tmp_path / FOLDER)
+    (tmp_path / FOLDER).mkdir()
+    state.write_status({"state": "failed", "cause": "no broker"})
+    assert [row_of(tmp_path, "orders", {})[name] for name in ("state", "last_error")] == ["failed", "no broker"]
+    with (tmp_path / FOLDER / "lock").open("w") as lock:
+        lock.write("4711")
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        row = row_of(tmp_path, "orders", {})
+        assert (row["state"], row["pid"], row["last_error"]) == ("starting", 4711, None)
+        state.write_status({"state": "running", "cause": None})
+        assert row_of(tmp_path, "orders", {})["state"] == "running"
