@@ -25,8 +25,10 @@ from ottla.broker import Node, StartError
 from ottla.broker.serving.http_guard import LOOPBACK, HttpAccess, read_token
 from ottla.cli import node_log
 from ottla.cli.companion import Companion
+from ottla.cli.config_providers import resolve
 from ottla.cli.session import forget_stdout
 from ottla.config import BrokerConfig, ConfigError, parse_properties
+from ottla.config.describe import is_secret
 from ottla.config.own import REGISTRY_URL
 from ottla.net import new_event_loop
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -156,7 +158,7 @@ def properties(options: argparse.Namespace) -> dict[str, str]:
         if not equals:
             raise ConfigError(f"--override {override}: expected KEY=VALUE, for example log.retention.hours=24")
         overridden[key.strip()] = value.strip()
-    given |= overridden
+    given = resolve(given | overridden)
     if options.data is not None:
         given["log.dirs"] = options.data
         given.pop("log.dir", None)
@@ -254,6 +256,7 @@ def main(
         _complain(error)
         return 2
     _warn(config.warnings)
+    _warn_of_visible_secrets(options.override)
     if not options.insecure:
         _warn_of_open_listeners(config)
     raise_descriptor_limit()
@@ -339,6 +342,18 @@ def _warn(warnings: list[str]) -> None:
     for warning in warnings:
         if not warning.endswith(UNUSED):
             log.warning("%s", warning)
+
+
+def _warn_of_visible_secrets(overrides: Sequence[str]) -> None:
+    """Name the settings whose secrets are in the list of processes."""
+    parts = (override.partition("=") for override in overrides)
+    names = sorted({name.strip() for name, _, text in parts if "${" not in text and is_secret(name.strip())})
+    if names:
+        log.warning(
+            "%s in --override: every user of this machine sees the value in the list of processes. Put it into the "
+            "file of --config, or there as a variable of a config provider (docs/security/nodes.md)",
+            ", ".join(names),
+        )
 
 
 def _metrics_access(options: argparse.Namespace) -> HttpAccess:

@@ -116,11 +116,19 @@ def broker_key(name: str) -> ConfigKey | None:
     return key
 
 
+def is_secret(name: str) -> bool:
+    """Whether the value of a broker's setting is never shown. An unknown name could be anything, a password too."""
+    key = broker_key(name)
+    if key is not None:
+        return key.is_sensitive
+    own = OWN_KEYS.get(name)
+    return own is None or own.type is ConfigType.PASSWORD
+
+
 def _broker_entry(name: str, broker: BrokerConfig, given: Mapping[str, str]) -> DescribedConfig:
     key = broker_key(name)
     own = OWN_KEYS.get(name)
-    # An unknown name could be anything, a password too.
-    is_sensitive = key.is_sensitive if key is not None else own is None or own.type is ConfigType.PASSWORD
+    is_sensitive = is_secret(name)
     if is_sensitive:
         value = None
     elif name in BROKER_KEYS:

@@ -28,7 +28,7 @@ _BROKER: Final = """
     sasl.oauthbearer.token.endpoint.url sasl.oauthbearer.scope sasl.oauthbearer.client.credentials.client.id
     sasl.oauthbearer.client.credentials.client.secret sasl.login.callback.handler.class
     sasl.oauthbearer.sub.claim.name sasl.oauthbearer.scope.claim.name sasl.server.callback.handler.class
-    connection.failed.authentication.delay.ms principal.builder.class
+    connection.failed.authentication.delay.ms config.providers principal.builder.class
     socket.request.max.bytes socket.listen.backlog.size
     max.connections max.connections.per.ip max.connections.per.ip.overrides connections.max.idle.ms
     metadata.log.dir metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.__main__ import main
-from ottla.cli.start import parser, properties, raise_descriptor_limit
+from ottla.cli.start import _warn_of_visible_secrets, parser, properties, raise_descriptor_limit
 from ottla.config import BrokerConfig, ConfigError
 
 
@@ -83,6 +83,19 @@ def test_what_cannot_be_is_refused_in_words(arguments: tuple[str, ...], said: st
     with pytest.raises(ConfigError) as caught:
         config(*arguments)
     assert said in str(caught.value)
+
+
+def test_a_secret_in_an_override_is_named_without_its_value(caplog: pytest.LogCaptureFixture) -> None:
+    overrides = (
+        "num.partitions=6",
+        "ssl.keystore.password=hunter2",
+        "listener.name.in.plain.sasl.jaas.config=hunter3",
+        "delegation.token.secret.key=${env:TOKEN_KEY}",
+    )
+    _warn_of_visible_secrets(overrides)
+    (said,) = caplog.messages
+    assert said.startswith("listener.name.in.plain.sasl.jaas.config, ssl.keystore.password in --override: every user")
+    assert "hunter" not in said
 
 
 def test_the_command_line_ends_with_2_and_says_why(capsys: pytest.CaptureFixture[str]) -> None:
