@@ -58,7 +58,7 @@ export const texts = {
     escape: "Close what is open",
   },
   faults: {
-    notJson: "The console answered with something that is no JSON",
+    notJson: "The console answered with something that is not valid JSON",
     notJsonHint: "Is another program listening on this port? Reload the page.",
     slow: "No answer within a minute",
     slowHint: "The cluster may be overloaded. Try again, or look at the brokers.",

@@ -87,7 +87,7 @@ def test_json_without_a_value_is_refused_with_its_line(ottla: Ottla, topic: str)
     assert (said.code, "line 3 has no 'value'" in said.err) == (1, True)
     assert "2 records before it were written" in said.err
     said = ottla("produce", topic, "--json", "-m", '{"value": "c", "key": "k"}', "-m", "text")
-    assert (said.code, "message 2 is no JSON" in said.err, "1 record before it was written" in said.err) == (
+    assert (said.code, "message 2 is not valid JSON" in said.err, "1 record before it was written" in said.err) == (
         1,
         True,
         True,

@@ -156,7 +156,7 @@ def test_json_text_is_written_with_the_newest_schema_and_shown_as_it_was(
         (b'{"price": "1.555"}', "does not fit the schema"),
         (b"null", "is null"),
         (b"[1]", "has no object"),
-        (b"{", "is no JSON"),
+        (b"{", "is not valid JSON"),
     ],
 )
 def test_json_text_that_does_not_fit_the_schema_is_refused(registry: SchemaRegistry, given: bytes, reason: str) -> None:

@@ -189,7 +189,7 @@ def test_what_stands_in_the_wrong_place_is_not_shown(sources: Any, more: Any) ->
 
 def test_a_file_that_is_no_yaml_is_named_by_its_line(tmp_path: Path) -> None:
     (tmp_path / "pipeline.yml").write_text("name: x\nregistry: {password: hush]\n")
-    with pytest.raises(PipelineError, match=r"pipeline\.yml: it is no YAML: line 2, column ") as raised:
+    with pytest.raises(PipelineError, match=r"pipeline\.yml: it is not valid YAML: line 2, column ") as raised:
         load_pipeline(tmp_path, {})
     assert "hush" not in str(raised.value)
 
@@ -591,7 +591,7 @@ def test_a_letter_goes_through_json_and_back() -> None:
 def test_a_file_of_letters_that_is_no_json_is_named_by_its_line(tmp_path: Path) -> None:
     file = tmp_path / "letters.json"
     file.write_text(json.dumps(Letter(0, 0, None, b"x", [("ottla.source", b"lines")]).to_json()) + "\n-- done\n")
-    with pytest.raises(PipelineError, match=r"letters\.json, line 2: it is no JSON: Expecting value"):
+    with pytest.raises(PipelineError, match=r"letters\.json, line 2: it is not valid JSON: Expecting value"):
         letters_of_file(str(file))
 
 

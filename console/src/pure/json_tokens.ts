@@ -28,7 +28,7 @@ export function pieces(text: string): Piece[] {
   return out;
 }
 
-/** JSON indented by two, or the text as it is where it is no JSON. Numbers keep every digit: nothing is parsed. */
+/** JSON indented by two, or the text as it is where it is not valid JSON. Numbers keep every digit: nothing is parsed. */
 export function indented(text: string): string {
   try {
     JSON.parse(text);

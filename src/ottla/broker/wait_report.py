@@ -42,7 +42,7 @@ class WaitEnded:
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """The node does not wait any longer: it failed, or has to stop."""
+    """The wait was given up: the node failed or has to stop."""
 
 
 class Line(NamedTuple):

@@ -42,7 +42,7 @@ OPERATIONS_OF: Final = {
 
 
 def word(one: AclResource | AclOperation | Permission | PatternType) -> str:
-    """`describe-configs`, `transactional-id`: as commands take and show it."""
+    """The name that commands take and show: `describe-configs`, `transactional-id`."""
     return one.name.lower().replace("_", "-")
 
 

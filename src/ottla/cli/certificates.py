@@ -115,7 +115,7 @@ def _validity(now: datetime | None, days: int) -> tuple[datetime, datetime]:
 
 
 def _alternative(name: str) -> str | IPv4Address | IPv6Address:
-    """An address or a host name, as the certificate of a server has it."""
+    """An address or a host name, in the form that a server's certificate names it."""
     try:
         return ip_address(name)
     except ValueError:

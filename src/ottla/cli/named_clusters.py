@@ -7,9 +7,9 @@
 
     [clusters.prod]
     brokers = "kafka1.example.org:9092,kafka2.example.org:9092"
-    config = "prod.properties"              # as --command-config has it; a path that is relative starts at this file
+    config = "prod.properties"              # a file for --command-config; relative to this file
 
-    [clusters.prod.settings]                # and settings that count over those of the file
+    [clusters.prod.settings]                # these override the file's
     "security.protocol" = "SASL_SSL"
 
 The file is $OTTLA_CLUSTERS, or ottla/clusters.toml in $XDG_CONFIG_HOME (~/.config).
@@ -98,7 +98,7 @@ class NamedClusters:
         try:
             document = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"it is no TOML: {error}") from None
+            raise ValueError(f"it is not valid TOML: {error}") from None
         _refuse_unknown("", document, ("current", "clusters"))
         clusters = {}
         for name, given in _table(document, "clusters").items():

@@ -113,7 +113,7 @@ async def bounds(
 async def resolve(
     admin: Admin, position: Position, within: Mapping[TopicPartition, tuple[int, int]]
 ) -> dict[TopicPartition, int]:
-    """The offset of a place in each partition, within the bounds of the log."""
+    """The offset that `position` (a time, an offset, the beginning or the end) means in each partition."""
     if position.anchor is Anchor.TIME:
         if position.value < 0:
             raise CommandError(f"a time before 1970: {position.value}")

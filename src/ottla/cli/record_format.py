@@ -279,7 +279,7 @@ def parse_json_record(line: bytes) -> GivenRecord:
         raise ValueError("is empty")
     document = parse_json(line)
     if not isinstance(document, dict):
-        raise ValueError("is no JSON object; without --json the line itself is the value")
+        raise ValueError("is not a JSON object; without --json the line itself is the value")
     if "value" not in document and "value_base64" not in document:
         hint = (
             'a tombstone says "value": null'
@@ -300,7 +300,7 @@ def parse_json_record(line: bytes) -> GivenRecord:
 
 
 def parse_json(text: bytes) -> Any:
-    """The value of JSON text. ValueError: it is no JSON, or has a field twice."""
+    """The value of JSON text. ValueError: it is not valid JSON, or has a field twice."""
     import json
 
     try:
@@ -308,7 +308,7 @@ def parse_json(text: bytes) -> Any:
     except UnicodeDecodeError:
         raise ValueError("is no UTF-8") from None
     except json.JSONDecodeError as error:
-        raise ValueError(f"is no JSON: {error.msg} at character {error.pos + 1}") from None
+        raise ValueError(f"is not valid JSON: {error.msg} at character {error.pos + 1}") from None
     except RecursionError:
         raise ValueError("is nested too deeply") from None
 
@@ -395,4 +395,4 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"is no JSON: it has no {name}")
+    raise ValueError(f"is not valid JSON: it has no {name}")

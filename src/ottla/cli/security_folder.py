@@ -168,7 +168,7 @@ class SecurityFolder:
             return None
 
     def retract(self, brokers: str) -> None:
-        """The cluster has stopped; what another one announced stays."""
+        """Remove the addresses of a stopped cluster. Those that another cluster announced meanwhile stay."""
         if self.announced() == brokers:
             self.brokers.unlink(missing_ok=True)
 

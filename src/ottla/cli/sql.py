@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
         "Protobuf, JSON); OTTLA_REGISTRY, the cluster's and schema.registry.url in --command-config do the same",
     )  # fmt: skip
     made.add_argument(
-        "--lenient", action="store_true", help="a value that does not fit its column reads as null, as Spark has it; "
+        "--lenient", action="store_true", help="a value that does not fit its column reads as null, as in Spark; "
         "without it the first such record is an error that names its topic, partition, offset and field",
     )  # fmt: skip
     made.add_argument("--once", action="store_true", help="of a live view: what is there now, then end")

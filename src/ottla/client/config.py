@@ -71,7 +71,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def parse_callback(given: object) -> object:
-    """A function of the application; text, as a properties file has it, names none."""
+    """A function of the application; a text, as in a properties file, cannot name one."""
     if given is None or callable(given):
         return given
     raise ValueError("it is a function with one argument")

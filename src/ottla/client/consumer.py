@@ -192,7 +192,7 @@ class Consumer(lifetimes.Client, Generic[K, V]):
         return self._fetcher
 
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Commit if that is automatic, leave the group, end every connection; all within timeout_ms (30 s if not said).
+        """Commit if that is automatic, leave the group, end every connection; all within timeout_ms (default 30 s).
 
         A consumer that is left by an exception takes five seconds at most, in a task that was cancelled (Ctrl-C) one
         second, and no time if no broker answers.
@@ -381,7 +381,7 @@ class Consumer(lifetimes.Client, Generic[K, V]):
         """The next records as a pyarrow.Table, without a Python object for any of them: all that has been fetched, or
         at most max_records; an empty table after timeout_ms.
 
-        `columns` are those of `ottla.client.arrow.COLUMNS` that are wanted (all but the headers, if not said); fewer
+        `columns` are those of `ottla.client.arrow.COLUMNS` that are wanted (default: all but the headers); fewer
         are faster. Keys and values are bytes, whatever the deserializers. `end_offsets` says where to stop in a
         partition. Positions, commits and rebalances are as with `poll`. For pandas and polars:
 

@@ -220,8 +220,8 @@ class Producer(lifetimes.Client):
     ) -> Delivery:
         """Send a record; `await` what is returned to know where it was written.
 
-        The partition is the given one, or chosen by the key, or any. `timestamp` is in milliseconds since 1970 (now, if
-        not said). Raises at once what can be known at once: a record that is too large, a closed producer, a buffer
+        The partition is the given one, or chosen by the key, or any. `timestamp` is in milliseconds since 1970, by
+        default now. Raises at once what can be known at once: a record that is too large, a closed producer, a buffer
         that has been overrun (see `room`).
 
         Example:
@@ -568,7 +568,7 @@ class Producer(lifetimes.Client):
         A table is a pyarrow.Table or RecordBatch, or a frame of pandas or polars, with the column `value` (binary or
         string) and, if wanted, `key`, `partition`, `timestamp`, `headers`, and `topic` if none is given here. Rows
         without partition go where records of `send` would; serializers are not asked. `batch_size` is what a batch
-        holds at most: batch.size, or 1 MB if that is less, unless said here. Nothing is sent if a row is refused.
+        holds at most: batch.size, or 1 MB if that is less, unless given here. Nothing is sent if a row is refused.
 
         Example:
 
@@ -662,7 +662,7 @@ class Producer(lifetimes.Client):
                 return
 
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Write what is waiting (for at most timeout_ms; without limit but delivery.timeout.ms if not said), then end.
+        """Write what is waiting (for at most timeout_ms; by default only delivery.timeout.ms limits it), then end.
 
         An open transaction is aborted, one whose commit was begun is committed. A producer that is left by an exception
         waits for five seconds, in a task that was cancelled (Ctrl-C) for one second, or not at all if no broker

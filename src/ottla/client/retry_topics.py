@@ -35,7 +35,7 @@ LONGEST_WAIT_MS = 60_000.0
 
 
 class RetryTopics(Generic[D]):
-    """The retry topics of `topic`. `name` is what their names begin with, `topic` if not said: groups that read the
+    """The retry topics of `topic`. `name` is what their names begin with, by default `topic`: groups that read the
     same topic for different ends need different ones."""
 
     def __init__(

@@ -157,7 +157,7 @@ class ShareConsumer(lifetimes.Client, Generic[K, V]):
 
     async def close(self, timeout_ms: int | None = None) -> None:
         """Send the acknowledgements that were made, release all other records, leave the group, end every connection;
-        all within timeout_ms (30 s if not said).
+        all within timeout_ms (default 30 s).
 
         Example:
 
@@ -421,7 +421,7 @@ class ShareConsumer(lifetimes.Client, Generic[K, V]):
     # Acknowledgements
 
     def acknowledge(self, record: ShareRecord[Any, Any], kind: AcknowledgeType = AcknowledgeType.ACCEPT, /) -> None:
-        """Say what becomes of a record of the last poll: AcknowledgeType.ACCEPT (if not said), RELEASE, REJECT or
+        """Say what becomes of a record of the last poll: AcknowledgeType.ACCEPT (default), RELEASE, REJECT or
         RENEW. It is sent by the next poll, commit or close. Only with share.acknowledgement.mode=explicit.
 
         Example:

@@ -19,13 +19,13 @@ class ImageChanges:
     """The difference between two images, collected while records are replayed. Dicts are used as ordered sets."""
 
     topics_created: dict[bytes, TopicImage] = field(default_factory=dict)
-    """By topic id; the topic as it is in the new image."""
+    """Topic id -> the topic in the new image."""
     topics_deleted: dict[bytes, TopicImage] = field(default_factory=dict)
-    """By topic id; the topic as it was in the old image."""
+    """Topic id -> the topic in the old image."""
     partitions_changed: dict[tuple[bytes, int], PartitionImage | None] = field(default_factory=dict)
-    """By topic id and partition; the partition as it was in the old image, None for a new one."""
+    """(topic id, partition) -> the partition in the old image; None for a new one."""
     configs_changed: dict[ConfigResource, dict[str, str] | None] = field(default_factory=dict)
-    """The settings of a resource as they were in the old image, None if it had none; so are the four below."""
+    """The settings of a resource in the old image; None if it had none. The four fields below are alike."""
     client_quotas_changed: dict[QuotaEntity, dict[str, float] | None] = field(default_factory=dict)
     brokers_changed: dict[int, BrokerImage | None] = field(default_factory=dict)
     controllers_changed: dict[int, ControllerImage | None] = field(default_factory=dict)

@@ -258,7 +258,8 @@ class ColumnFilter:
 
 
 def _needles_of_documents(wanted: Filter) -> tuple[bytes, ...]:
-    """Every value whose document matches contains one of them; none if its bytes do not tell."""
+    """Byte strings of which every matching value contains at least one: values without any are skipped undecoded. Empty
+    if the filter allows no such test."""
     needles: tuple[bytes, ...] = ()
     if wanted.expression is not None:
         needles = wanted.expression.needles

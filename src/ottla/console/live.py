@@ -49,7 +49,7 @@ class Live:
         except Fault as fault:
             await self._send({"type": "error", "id": id if isinstance(id, str) else None, **fault.document()})
         except (ValueError, RecursionError):
-            await self._send({"type": "error", "id": None, **invalid("the frame is no JSON").document()})
+            await self._send({"type": "error", "id": None, **invalid("the frame is not valid JSON").document()})
 
     async def _handle(self, asked: dict[str, Any], id: str) -> None:
         kind = asked.get("type")

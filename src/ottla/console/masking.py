@@ -1,7 +1,8 @@
 """Fields that the console hides from every user: rules `[TOPIC-PATTERN:]WHAT`.
 
 WHAT is `$.card.number` (a path in the value), `**.ssn` or `ssn` (this name at any depth), `key` (the whole key),
-`value` (the whole value) or `headers.NAME`. A value that a rule may apply to and that is no JSON is masked as a whole.
+`value` (the whole value) or `headers.NAME`. A value that a rule may apply to and that is not valid
+JSON is masked as a whole.
 """
 
 from __future__ import annotations

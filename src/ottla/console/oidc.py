@@ -189,7 +189,7 @@ class Issuer:
         try:
             return json.loads(data)
         except (ValueError, RecursionError):
-            raise self._broken("its answer is no JSON") from None
+            raise self._broken("its answer is not valid JSON") from None
 
     def _broken(self, why: str) -> NetworkError:
         return NetworkError(f"no login with {self.config.issuer}: {why}")

@@ -69,7 +69,7 @@ class SearchRequest:
 
 
 def parse_search(given: Any, *, default_start: Place = EARLIEST) -> SearchRequest:
-    """Fault if something is not as the interface has it."""
+    """The search that the body of a request describes. Raises Fault with the first field that is missing or wrong."""
     body = document(given)
     topic = body.get("topic")
     if not isinstance(topic, str) or not topic:

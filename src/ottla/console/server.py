@@ -530,7 +530,7 @@ async def _document(request: web.BaseRequest, limit: int = MAX_BODY_BYTES) -> An
     try:
         return json.loads(found)
     except (ValueError, RecursionError):
-        raise invalid("the body is no JSON") from None
+        raise invalid("the body is not valid JSON") from None
 
 
 def _text(made: Any) -> str:

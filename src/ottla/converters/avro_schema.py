@@ -186,7 +186,7 @@ class AvroSchema:
             return _Type(plain, (kind, kind, kind), 1)
         names = ", ".join(one if isinstance(one, str) else str(one.get("name", one["type"])) for one in plain)
         raise ConverterError(
-            f"the Avro schema has a union of {names}: Spark has columns for a type and null, and for numbers"
+            f"the Avro schema has a union of {names}: a column can have one type and null, or several types of numbers"
         )
 
 
@@ -234,7 +234,7 @@ def _parsed(text: str) -> Any:
     except ValueError:
         if text.strip() in _PRIMITIVES:
             return text.strip()
-        raise ConverterError(f"the Avro schema is no JSON: {text[:200]!r}") from None
+        raise ConverterError(f"the Avro schema is not valid JSON: {text[:200]!r}") from None
 
 
 # --- schemas of Arrow types

@@ -95,5 +95,5 @@ def _why_no_json(payload: bytes) -> str | None:
     try:
         json.loads(payload)
     except (ValueError, RecursionError) as error:
-        return f"the value is no JSON: {error}"
+        return f"the value is not valid JSON: {error}"
     return None

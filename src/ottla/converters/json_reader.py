@@ -358,7 +358,7 @@ class JsonReader:
     def _unexpected(self, node: Node, name: str, position: int, depth: int, path: Path) -> int:
         meant = node.lower_names.get(name.lower())
         if meant is not None:
-            raise Refused(f"expected the name {meant} as the schema has it; upper and lower case differ")
+            raise Refused(f"expected the name {meant}, as in the schema: upper and lower case differ")
         self._row.unexpected.append(path.general + name)
         return self._skipped(position, depth)
 

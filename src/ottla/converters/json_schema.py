@@ -103,7 +103,7 @@ def json_columns(text: str, references: Iterable[tuple[str, str]] = ()) -> Any:
         document = json.loads(text)
         others = {name: json.loads(one) for name, one in references}
     except ValueError:
-        raise ConverterError(f"the JSON schema is no JSON: {text[:200]!r}") from None
+        raise ConverterError(f"the JSON schema is not valid JSON: {text[:200]!r}") from None
     kind = _Reader(document, others).type_of(document)
     if not pyarrow.types.is_struct(kind):
         raise ConverterError("the JSON schema describes no object with properties: there would be no columns")

@@ -225,7 +225,7 @@ def serialized_file(text: str) -> Any:
 
 
 def written_message(registry: Registry, schema_id: int, indexes: tuple[int, ...]) -> str:
-    """The name of the message that a value in the wire format is. UnusableSchema: its schema does not tell."""
+    """The name of the message type of a value in the wire format. UnusableSchema if its schema does not contain it."""
     found = registry.by_id(schema_id, SERIALIZED)
     if found.kind != PROTOBUF:
         raise UnusableSchema(f"the schema with the id {schema_id} is {found.kind}, not Protobuf")

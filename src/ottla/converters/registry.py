@@ -118,7 +118,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema as the registry has it."""
+    """A schema in the registry."""
 
     kind: str
     text: str

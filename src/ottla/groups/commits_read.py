@@ -46,7 +46,8 @@ def is_ordinary_key(key: bytes) -> bool:
 
 
 class CommitsRead:
-    """The latest ordinary commit of each partition that is not applied yet."""
+    """The latest ordinary commit of each partition that was read from the log and is not applied yet (ordinary: see
+    `is_ordinary_value`)."""
 
     __slots__ = ("_offsets", "latest")
 

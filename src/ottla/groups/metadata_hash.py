@@ -1,4 +1,4 @@
-"""The hash by which a consumer group notices that a topic it reads has changed: XXH3 with 64 bits, as Kafka has it.
+"""The hash by which a consumer group notices that a topic it reads has changed: XXH3 with 64 bits, as in Kafka.
 
 A group's record holds one number instead of a list of topics with their partitions and racks. It is 0 while none of
 the group's topics exists.

@@ -162,7 +162,7 @@ class Peer:
             connection.look(on_answer, timeout_ms)
 
     def _connect(self, on_answer: OnAnswer) -> _Connection | None:
-        """None if there is no connection: `on_answer` got the reason."""
+        """A new connection; None if it cannot be made, and `on_answer` is then called with the reason."""
         try:
             context = None if self._security is None else self._security.context()
             sock = self._sockets.connect(self._host, self._port)

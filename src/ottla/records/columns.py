@@ -61,12 +61,12 @@ if not cython.compiled:
 
 
 class Binary(NamedTuple):
-    """A column of bytes as Arrow has it."""
+    """A column of bytes in Arrow's layout."""
 
     validity: memoryview | None
-    """One bit a row, none if no row is null."""
+    """The validity bitmap, one bit a row; None if no row is null."""
     offsets: memoryview
-    """32 bits a row, and one more."""
+    """Where each row's bytes begin, as int32, and one more for the end."""
     data: memoryview
 
 

@@ -265,7 +265,7 @@ class Comparison:
 
     def _patterns_of(self, schema: dict[str, Any], name: str) -> list[Any]:
         """Schemas that patternProperties has for a name."""
-        from ottla.groups.regex import is_found  # the package with the coordinator: a start need not wait for it
+        from ottla.groups.regex import is_found  # imported late: it loads the group coordinator
 
         found = []
         for pattern, one in mapping(schema, "patternProperties").items():

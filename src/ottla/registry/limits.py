@@ -31,7 +31,7 @@ class Unusable(Exception):
 
 
 def parse_document(text: str) -> Any:
-    """JSON as its specification has it: Python would also take numbers that no other parser reads. ValueError,
+    """JSON by its specification: Python's parser would also take numbers that no other parser reads. ValueError,
     RecursionError."""
     return json.loads(text, parse_float=_finite, parse_constant=_refused)
 
@@ -44,7 +44,7 @@ def _finite(text: str) -> float:
 
 
 def _refused(text: str) -> float:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not valid JSON")
 
 
 class Difference(NamedTuple):

@@ -394,7 +394,7 @@ class _Parser:
                 else:
                     self._take(";")
             elif word != ";":
-                raise Unusable(f"{word[:100]!r} stands in a service")
+                raise Unusable(f"a service has {word[:100]!r} where 'rpc', 'option' or '}}' is expected")
 
 
 class _Word(str):

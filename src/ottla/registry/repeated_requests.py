@@ -42,7 +42,7 @@ class RepeatedRequests:
         return found[0] + self._date + found[1]
 
     def keep(self, request: bytes, answer: bytes, state: int) -> None:
-        """Keep an answer that was given from a state; the state may have changed since."""
+        """Keep an answer that was computed from this state. It is dropped if the state has changed since."""
         if state > self._state:
             self._forget(state)
         if state < self._state or len(request) > MAX_REQUEST_BYTES or len(answer) > MAX_ANSWER_BYTES:

@@ -421,7 +421,7 @@ def _scope(steps: list[str], context: str) -> Subject:
 
 def _object(request: Request) -> dict[str, Any]:
     if not isinstance(request.body, dict):
-        raise faults.Fault(400, 400, "the body is no JSON object")
+        raise faults.Fault(400, 400, "the body is not a JSON object")
     return request.body
 
 

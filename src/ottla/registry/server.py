@@ -259,7 +259,7 @@ def _document(content: bytes) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError):
-        raise faults.Fault(400, 400, "the body is no JSON") from None
+        raise faults.Fault(400, 400, "the body is not valid JSON") from None
 
 
 def _answered(answer: Any) -> Answer:

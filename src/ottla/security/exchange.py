@@ -23,7 +23,7 @@ from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslA
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 MAX_ROUND_COUNT = 10
-"""Kerberos needs three, SCRAM and OAUTHBEARER two."""
+"""The most tokens that a login may take. Kerberos needs three, SCRAM and OAUTHBEARER two."""
 FIRST_VERSION_WITH_REQUESTS = 1
 """The version of SaslHandshake from which on tokens come in SaslAuthenticate requests."""
 

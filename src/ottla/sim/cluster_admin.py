@@ -295,7 +295,7 @@ class Careless:
 
 
 class VoterChanges:
-    """Controllers that vote, or only follow: one change at a time, as KIP-853 has it."""
+    """Controllers that vote, or only follow: one change at a time, as KIP-853 demands."""
 
     name = "voters"
 

@@ -29,7 +29,8 @@ KEPT_CLAIMS = 200
 class Owner(Protocol):
     name: str
     identity: str
-    """The instance id of a static member, whose incarnations follow each other in one generation; else its name."""
+    """What identifies the owner across restarts: the instance id of a static member, which may come back within one
+    generation; otherwise its name."""
     group_id: str
 
     @property

@@ -163,8 +163,8 @@ class BlockingConnection:
         return self._receive_next()
 
     def _receive_early(self) -> None:
-        """Keep the oldest answer under way for its ticket, in a buffer of its own: the caller of the last `receive` may
-        still read that answer."""
+        """Read the oldest answer under way and keep it until `receive` asks for its ticket. It gets its own buffer: the
+        caller of the last `receive` may still read the shared one."""
         in_use = self._buffer
         self._buffer = bytearray(FIRST_FRAME_BYTES)
         ticket = self._waiting[0].ticket

@@ -94,7 +94,7 @@ def encode_decision(decision: Decision) -> list[str]:
 
 
 def chunk_count(note: str) -> int:
-    """The number of notes of a decision, as its first note has it."""
+    """The number of notes of a decision: its first note contains it."""
     return _fields(note)[2]
 
 

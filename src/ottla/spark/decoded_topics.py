@@ -45,8 +45,9 @@ class DecodedTopics(OttlaDataSource):
 
 
 def decoded_topics(spark: SparkSession, decoder: Decoder, *, has_raw: bool) -> str:
-    """The format by which this session reads topics with `value` as the decoder's struct. Where that is null `_error`
-    says why; the bytes are in `_corrupt_record` then, or with `has_raw` those of every value in `rawValue`."""
+    """Register a data source that decodes values, and return its name for `format(...)`. The column `value` is the
+    decoder's struct. If it is null, `_error` has the reason and `_corrupt_record` the bytes; with `has_raw` the column
+    `rawValue` has the bytes of every value instead."""
     added = (ERROR, RAW if has_raw else CORRUPT)
     columns = StructType(
         [

@@ -174,8 +174,9 @@ class SinkCommit:
         lost = self._commit_tasks(decision)
         if lost:
             _log.warning(
-                "the sink %s was used by another query before, %s: %d transactions of its batch %d have ended, and if "
-                "that query was away for longer than their timeout they were aborted",
+                "the sink %s was used by another query, %s: %d transactions of its batch %d are no longer open. If "
+                "that query was down for longer than the transaction timeout, the broker aborted them and their rows "
+                "are missing",
                 self._sink.sink_id,
                 decision.query_id,
                 len(lost),

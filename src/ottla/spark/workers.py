@@ -1,16 +1,15 @@
-"""Habits of PySpark's workers that cost a small batch more than its rows do, mended from inside the worker.
+"""Removes three costs of PySpark's workers that are higher than those of the rows of a small batch.
 
-A worker runs the garbage collector after each task, over all that was ever imported: with pyarrow and pandas 35 ms of a
-core, in each of the six workers of a batch, while Spark commits the batch and plans the next. Modules stay for good, so
-they are taken out of the collector's sight.
+A worker runs the garbage collector after each task. It walks through every imported module: with pyarrow and pandas
+that takes 35 ms of a core, in each of the six workers of a batch, while Spark commits the batch and plans the next.
+Modules are never freed, so they are frozen: the collector skips them.
 
-A task comes in several small writes on a TCP connection with Nagle's algorithm: the last of them, a reader's partition,
-waits until the worker's kernel acknowledges the ones before, and that takes its time (40 ms). So the worker has them
-acknowledged at once.
+Spark sends a task in several small writes on a TCP connection with Nagle's algorithm. The last write, a reader's
+partition, waits until the worker's kernel acknowledges the earlier ones, up to 40 ms: the worker does so at once.
 
-A worker forgets before each task what it knows of its module path, in case that files were added. Spark's own part of
-that path is zip files (pyspark.zip, spark-core.jar), whose directories Python then reads again, in Python: 0.2 s of a
-core for each task. They do not change while Spark runs, so they are not read again.
+Before each task a worker clears Python's caches of the module path, because files may have been added. Spark's own
+part of that path is zip files (pyspark.zip, spark-core.jar), whose directories Python then reads again, in Python: 0.2
+s of a core for each task. They do not change while Spark runs, so they are not read again.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class BatchWriter(DataSourceArrowWriter):
         cluster = BlockingCluster(self._options.config, writes(self._options))
         try:
             if not committed:
-                cluster.any()  # without a broker there is nothing to wait for
+                cluster.any()  # fails if no broker answers: the transactions then end by their timeout
             named = [
                 (self._name_of(one.partition, one.attempt), ProducerIdentity(one.producer_id, one.producer_epoch))
                 for one in written

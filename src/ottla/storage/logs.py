@@ -284,8 +284,9 @@ class Logs:
             log_dir.logs[topic, partition] = log
 
     def _surplus(self, log: Log, other: Log, directory_of: Callable[[str, int], bytes | None] | None) -> Log | None:
-        """Which of two logs of one partition is not needed: the one without records, or the one that is not in the log
-        dir named by the metadata, because its copy was about to replace it. None if neither decides.
+        """The log to remove if two log dirs have one of the same partition: the one without records, or the one outside
+        of the log dir that the metadata names (a move copied it and stopped before the replacement). None if neither
+        rule applies.
         """
         for one, twin in ((log, other), (other, log)):
             if _is_untouched(one):

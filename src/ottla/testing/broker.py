@@ -163,8 +163,8 @@ class Broker(SecuredClients, Lifetime):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._output,
-            # A group of its own, so that Ctrl-C in the test's terminal is the test's to handle; but not a session of
-            # its own: a node that is stopped when its test dies is then woken by the kernel, and can end.
+            # A process group of its own: Ctrl-C in the terminal interrupts the test, not the node. But the session of
+            # the test: if the test dies while the node is paused, the kernel continues the node, and it can end.
             process_group=0,
         )
         self._is_paused = False

@@ -89,7 +89,7 @@ def _short_formats(code: str) -> list[Callable[..., Any]]:
     return formats
 
 
-# Functions that compiled code calls off the usual path.
+# Functions that the generated code calls for rare values, such as varints of several bytes.
 
 
 def _long_varint(buffer: bytes | memoryview, position: int, first: int) -> tuple[int, int]:

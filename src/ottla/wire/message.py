@@ -108,7 +108,7 @@ def since(
     """A field of the versions first to last.
 
     nullable: versions in which it may be null (all of them if the annotation allows None and nothing is said).
-    tag, tagged: the number of a tagged field, and the first version in which it is one (all, if not said).
+    tag, tagged: the number of a tagged field, and the first version in which it is one (default: all).
     ignorable: versions that lack the field drop its value silently; otherwise encoding them raises UnsupportedVersion.
     """
     return Declared(  # type: ignore[return-value]

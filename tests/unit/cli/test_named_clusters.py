@@ -144,7 +144,7 @@ def test_a_node_of_this_machine_can_be_started(broker: str, hint: str) -> None:
         ('current = "b"\n[clusters.a]\nbrokers = "h"\n', "there is no such cluster"),
         ('[clusters.a]\nbrokers = "h"\n[clusters.a.settings]\nx = [1]\n', "neither a text nor"),
         ('[clusters."a b"]\nbrokers = "h"\n', "is no name of a cluster"),
-        ("x\n", "it is no TOML: Expected"),
+        ("x\n", "it is not valid TOML: Expected"),
         ("#" * (1 << 20) + "#", "larger than"),
     ],
 )

@@ -133,7 +133,7 @@ def test_a_schema_that_is_no_record_has_the_column_value() -> None:
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ("{", "is no JSON"),
+        ("{", "is not valid JSON"),
         (record(("a", "State")), "a type State that it does not have"),
         (record(("a", ["string", "bytes"])), "a union of string, bytes"),
         (record(("a", {"type": "array", "items": "null"})), "takes no bytes"),

@@ -124,7 +124,7 @@ def test_values_of_the_schema_are_read_exactly(field: str, text: str, value: Any
         ('{"rates": {"a": true}}', "rates.a: expected a number for double, got true (a boolean)"),
         ('{"id": 1}{"id": 2}', 'expected nothing after the JSON object, got {"id": 2}'),
         ('{"id": 1} trailing', "expected nothing after the JSON object, got trailing"),
-        ('{"ID": 1}', "ID: expected the name id as the schema has it"),
+        ('{"ID": 1}', "ID: expected the name id, as in the schema"),
         ('{"place": {"City": "x"}}', "place.City: expected the name city"),
         ('{"iban": 1}', "expected a field of the schema, got only iban"),
         ('{"id": 1, "id": 1}', "id: expected each field once"),

@@ -81,7 +81,7 @@ def test_rows_may_be_lines_of_a_file_and_cases_are_chosen_by_name(tmp_path: Path
     assert [case.name for case in load_cases(tmp_path, "FIRST")] == ["First thing"]
     assert [str(case) for case in load_cases(tmp_path, "two")] == ["two: second"]
     (folder / "three.yml").write_text("cases: [")
-    with pytest.raises(PipelineError, match=r"three.yml: it is no YAML: line 1"):
+    with pytest.raises(PipelineError, match=r"three.yml: it is not valid YAML: line 1"):
         load_file(folder / "three.yml")
     (folder / "three.yml").write_text("cases:\n  a: {letters: []}\n  a: {letters: 1}\n")
     with pytest.raises(PipelineError, match=r"three.yml: line 3, column 3: 'a' is there a second time, after line 2"):

@@ -152,8 +152,8 @@ def record_form(group: bytes, topic: str) -> tuple[bytes, bytes, Struct]:
 
 
 def commit_batch(form: tuple[bytes, bytes, Struct], rows: list[Any], timestamp: int, topic_id: bytes) -> bytearray:
-    """The batch of the records of a commit, all of one form; `rows` are (partition, offset, leader epoch and two more).
-    All records are of one size, and the last delta of at most 64 offsets takes one byte as the first."""
+    """The record batch of a commit. `rows` are (partition, offset, leader epoch, two unused values), at most 64: so
+    every offset delta is a varint of one byte, and all records have one size."""
     record_start, key_start, layout = form
     count = len(rows)
     step = layout.size

@@ -435,7 +435,7 @@ class HostedShard(Generic[S]):
         self._parked.append((end_offset, decided))
 
     async def _flush(self) -> None:
-        """Records are committed when the in-sync replicas have them, on disk where `flush.messages` asks for it."""
+        """Answer when the in-sync replicas have the parked records (on disk if `flush.messages` demands it)."""
         try:
             while self._parked:
                 await self.partition.commit()

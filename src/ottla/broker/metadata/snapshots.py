@@ -134,5 +134,5 @@ def decode_snapshot(data: bytes) -> Snapshot:
             elif control is ControlType.KRAFT_VOTERS:
                 voters = Voters.from_record(decode(VotersRecord, 0, memoryview(value)))
     if not is_begun or not is_finished or position != len(view):
-        raise CorruptRecords("the snapshot is not whole")
+        raise CorruptRecords("the snapshot is incomplete")
     return Snapshot(records, timestamp, voters)

@@ -254,7 +254,7 @@ class Quotas:
         return bucket.throttle_ms(limit)
 
     def record_connection(self, host: str, now: int) -> int:
-        """A connection from an address: how long it is held before it is closed, 0 if it is accepted."""
+        """Count a connection from an address. Returns the milliseconds to hold it before closing it; 0: accept it."""
         limit = self._connection_limits.get(host, self._connection_limits.get(_ANY))
         if limit is None:
             return 0

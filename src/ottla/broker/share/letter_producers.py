@@ -186,7 +186,7 @@ class LetterProducers:
         return image.leader
 
     async def _ask(self, broker_id: int, request: Message, take: Callable[[Any], Any]) -> Any:
-        """Another broker's answer, as `take` makes it before its buffer is used again."""
+        """Ask another broker. Returns `take(answer)`, called before the answer's buffer is used again."""
         ground = self._ground
         address = ground.broker_address(broker_id)
         if address is None:

@@ -48,7 +48,7 @@ PARSER = OptionParser(
     Option("bootstrap-server", "REQUIRED: where the cluster is found.", "server to connect to"),
     Option("topic", "The topic to read.", "topic"),
     Option("include", "The topics to read, as a regular expression.", "Java regex (String)"),
-    Option("group", "The group to read in; perf-consumer-<number> if not said.", "gid"),
+    Option("group", "The group to read in; by default perf-consumer-<number>.", "gid"),
     Option("fetch-size", "max.partition.fetch.bytes", "size", kind=INTEGER, default=1_048_576),
     Option("command-property", "A setting of the consumer, key=value; may be repeated.", "prop1=val1"),
     Option("from-latest", "Begin with the newest record if the group has no offset yet, not with the oldest."),

@@ -174,7 +174,7 @@ class Options:
                 raise UsageError(f'Option "[{used}]" can\'t be used with option "[{other}]"')
 
     def help_or_version(self, message: str) -> None:
-        """No arguments at all or --help show the options (exit code 1, as Kafka has it); --version the version."""
+        """No arguments at all or --help show the options (exit code 1, as Kafka's tools); --version the version."""
         if self.is_empty or ("help" in self._given):
             raise UsageError(message)
         if "version" in self._given:

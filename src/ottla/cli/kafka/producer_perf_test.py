@@ -38,7 +38,7 @@ PARSER = CommandParser(
         Argument(("--num-records",), "How many records.", metavar="NUM-RECORDS", kind=LONG, is_required=True),
         Argument(
             ("--payload-delimiter",),
-            "What separates the payloads of --payload-file; a line's end if not said.",
+            "What separates the payloads of --payload-file; by default a line's end.",
             metavar="PAYLOAD-DELIMITER",
             default="\\n",
         ),
@@ -67,7 +67,7 @@ PARSER = CommandParser(
         Argument(("--transactional-id",), "Write in transactions, under this id.", metavar="TRANSACTIONAL-ID"),
         Argument(
             ("--transaction-duration-ms",),
-            f"When a transaction is committed; {DEFAULT_TRANSACTION_MS} if not said.",
+            f"When a transaction is committed; by default {DEFAULT_TRANSACTION_MS}.",
             metavar="TRANSACTION-DURATION",
             kind=LONG,
         ),

@@ -44,7 +44,7 @@ def parse_proposal(text: str) -> Proposal:
     try:
         given = json.loads(text)
     except ValueError as error:
-        raise ToolError(f"The reassignment file is no JSON: {error}", ADMIN_OPERATION) from None
+        raise ToolError(f"The reassignment file is not valid JSON: {error}", ADMIN_OPERATION) from None
     version = whole(given.get("version", EARLIEST_VERSION)) if isinstance(given, dict) else EARLIEST_VERSION
     if version != EARLIEST_VERSION:
         raise ToolError(f"Not supported version field value {version}", ADMIN_OPERATION)

@@ -108,7 +108,7 @@ class AdminCalls:
     async def _each_alone(
         self, items: Iterable[K], ask: Callable[[dict[K, None]], Awaitable[Mapping[K, R | KafkaError]]]
     ) -> dict[K, R]:
-        """The same for items whose answers come apart: a broker that does not answer one item delays no other."""
+        """As `_each`, with a request for each item: a broker that does not answer one item delays no other."""
         asked = list(dict.fromkeys(items))
         outcomes = await asyncio.gather(*(self._each({item: None}, ask) for item in asked), return_exceptions=True)
         results: dict[K, R] = {}

@@ -75,7 +75,7 @@ class GroupMember(NamedTuple):
     subscribed_topics: tuple[str, ...] = ()
     subscribed_regex: str | None = None
     is_upgraded: bool | None = None
-    """Whether it speaks the consumer protocol, in a group that moves to it; None if the broker does not tell."""
+    """Whether it speaks the consumer protocol, in a group that moves to it; None if the broker does not report it."""
 
 
 class GroupDescription(NamedTuple):

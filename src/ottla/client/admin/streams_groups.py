@@ -94,7 +94,7 @@ class StreamsGroupDescription(NamedTuple):
     assignor: str
     """Empty if the broker is too old to tell."""
     topology_description: StreamsTopologyDescription | None = None
-    """If it was asked for and the broker has it."""
+    """None unless it was asked for and the broker keeps it."""
     type: str = "streams"
 
     def partitions_of(self, member: StreamsGroupMember) -> tuple[TopicPartition, ...]:

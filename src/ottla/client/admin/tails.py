@@ -1,7 +1,7 @@
 """The ends of partitions as a reader of committed records sees them: without transaction markers and aborted records.
 
 A group that has read everything may have committed the offset before the last marker: consumers that commit "the record
-plus one" do. Offsets alone do not tell such a marker from an unread record, so a short tail is fetched and counted.
+plus one" do. Offsets do not distinguish such a marker from an unread record, so a short tail is fetched and counted.
 """
 
 from __future__ import annotations

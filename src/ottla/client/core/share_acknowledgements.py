@@ -35,7 +35,7 @@ class AcknowledgedRange(NamedTuple):
 
 
 Acknowledgements = dict[int, int]
-"""Offset -> type, for one partition."""
+"""Offset -> AcknowledgeType, for one partition."""
 
 
 def as_ranges(acknowledgements: Mapping[int, int]) -> list[AcknowledgedRange]:

@@ -241,7 +241,7 @@ def shown_row(row: Row) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as YAML has it, in one line."""
+    """A value as YAML, in one line."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -225,7 +225,7 @@ class Flow:
 
     @property
     def target(self) -> str:
-        """For people."""
+        """As text for messages."""
         if self.to.expression is not None:
             return f"topic {', '.join(self.to.names) or self.to.expression}"
         return f"{self.kind} {self.table or public_address(getattr(self, self.kind))}"

@@ -38,7 +38,7 @@ def load_document(path: Path, *, has_rows: bool = False) -> object:
     except yaml.MarkedYAMLError as error:  # its text quotes the line
         mark = error.problem_mark
         where = f"{_place(mark)}: " if mark is not None else ""
-        raise PipelineError(f"it is no YAML: {where}{error.problem or error.context}") from None
+        raise PipelineError(f"it is not valid YAML: {where}{error.problem or error.context}") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise PipelineError(f"it cannot be read: {error}") from None
 

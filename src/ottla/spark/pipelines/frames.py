@@ -206,7 +206,7 @@ class Frames:
         return self.more_letters[name] if name in self.more_letters else self.flows[name]
 
     def columns(self) -> dict[str, str]:
-        """The columns of what each flow reads, for people."""
+        """Flow -> the columns that it reads, as text for the terminal."""
         return {
             flow.name: ", ".join(
                 f"{field.name} {field.dataType.simpleString()}"

@@ -77,7 +77,7 @@ class Measure:
 
     @property
     def expected(self) -> str:
-        """For people."""
+        """The expectation as text for messages."""
         if self.kind == UNIQUE:
             return f"no duplicates of {', '.join(self.columns)}"
         if self.kind == NOT_NULL:

@@ -1,7 +1,7 @@
 """The quality of a pipeline's data: what was counted and measured in this run, and in those before it.
 
 Pure: reports of Spark and the time come in, numbers and broken expectations go out. `history` is what is kept from run
-to run: the last MAX_RUNS runs, and the rows of each hour of the last MAX_HOURS, so that a day can be held against the
+to run: the last MAX_RUNS runs, and the rows of each hour of the last MAX_HOURS, to compare a day with the
 one before.
 """
 

@@ -196,7 +196,7 @@ def letters_of_file(file: str) -> list[Letter]:
         try:
             found.append(Letter.from_json(json.loads(line)))
         except json.JSONDecodeError as error:
-            raise PipelineError(f"--file {file}, line {number}: it is no JSON: {error}") from None
+            raise PipelineError(f"--file {file}, line {number}: it is not valid JSON: {error}") from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PipelineError(
                 f"--file {file}, line {number} is no letter as 'ottla pipeline letters -o json' prints them: {error!r}"

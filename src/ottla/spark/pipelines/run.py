@@ -164,7 +164,7 @@ class PipelineRun:
         return self.guard.changes(self._frames)
 
     def columns(self) -> dict[str, str]:
-        """The columns of what each flow reads, for people."""
+        """Flow -> the columns that it reads, as text for the terminal."""
         return self._frames.columns()
 
     def check_databases(self) -> None:

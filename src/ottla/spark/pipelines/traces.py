@@ -1,6 +1,6 @@
 """Batches of a run as OpenTelemetry spans. The only file that imports opentelemetry (`pip install 'ottla[otel]'`).
 
-Traces are made if the environment names where they go, as OpenTelemetry has it: `OTEL_EXPORTER_OTLP_ENDPOINT` or
+Traces are made if OpenTelemetry's variables of the environment name where they go: `OTEL_EXPORTER_OTLP_ENDPOINT` or
 `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` (OTLP over HTTP), with `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_SERVICE_NAME`,
 `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_TRACES_SAMPLER` and the rest of its SDK's variables. `OTEL_SDK_DISABLED=true` and
 `OTEL_TRACES_EXPORTER=none` turn them off.

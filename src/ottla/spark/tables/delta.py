@@ -258,7 +258,7 @@ def _properties(batch: BatchOfQuery | None) -> CommitProperties | None:
 
 
 def _column(text: str | None, kind: Any, count: int) -> Any:
-    """A partition's value, as the log has it, for each row of a file. Moments are in UTC, with or without a Z."""
+    """A partition's value, in the log's text form, for each row of a file. Moments are in UTC, with or without a Z."""
     given = pyarrow.array([text] * count, pyarrow.string())
     if not pyarrow.types.is_timestamp(kind) or kind.tz is None:
         return given.cast(kind)
