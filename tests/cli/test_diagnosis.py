@@ -49,6 +49,12 @@ def test_unreachable_listeners_are_reported(asked: str, host: str, reason: str |
     assert "advertised.listeners" in found.todo
 
 
+def test_a_refused_connection_may_mean_a_stopped_broker_also_if_another_address_was_asked() -> None:
+    reason = "nothing listens there (connection refused)"
+    found = only(judge_listeners(["localhost:9092"], [Broker(3, "127.0.0.1", 9094)], {3: reason}))
+    assert found.todo.startswith("is broker 3 running?")
+
+
 @pytest.mark.parametrize(("asked", "host"), [("localhost:9092", "127.0.0.1"), ("10.0.0.5:9092", "kafka.example.org")])
 def test_listeners_that_can_be_reached_are_not(asked: str, host: str) -> None:
     assert judge_listeners([asked], [Broker(1, host, 9092)], {}) == []

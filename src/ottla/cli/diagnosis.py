@@ -66,7 +66,7 @@ def judge_listeners(asked: Sequence[str], brokers: Iterable[Broker], unreached: 
             what = f"broker {broker.id} advertises {advertised}, and from here {unreached[broker.id]}"
             if advertised not in asked:
                 what += f"; {some(asked)} answers, but every client is sent on to {advertised}"
-            else:
+            if advertised in asked or "nothing listens" in unreached[broker.id]:
                 todo = f"is broker {broker.id} running? is a firewall between? if its address has changed, {todo}"
             findings.append(Finding("listeners", what, todo))
         elif _is_loopback(broker.host) and not all(_is_loopback(one) for one in asked):

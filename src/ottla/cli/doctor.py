@@ -12,6 +12,7 @@ from ottla.cli import diagnosis
 from ottla.cli.diagnosis import Finding, GroupSeen
 from ottla.cli.output import TABLE, counted, wrapped, write_document
 from ottla.cli.session import (
+    ASK_THE_DOCTOR,
     Session,
     add_broker_options,
     add_output_option,
@@ -123,7 +124,8 @@ class Report:
         try:
             findings, well = await look()
         except KafkaError as error:
-            findings = [Finding(name, f"cannot be looked at: {explained(error)}", "see what else is found")]
+            why = "\n".join(line for line in explained(error).splitlines() if line.strip() != ASK_THE_DOCTOR)
+            findings = [Finding(name, f"not checked: {why}", "mend the other problems first, then run it again")]
             well = ""
         self.add(name, findings, well)
 

@@ -531,6 +531,7 @@ def unreachable(error: KafkaError, broker: str | None, cluster: str | None = Non
     return f"{text}\n  does a broker listen there?\n  {elsewhere}"
 
 
+ASK_THE_DOCTOR = "'ottla doctor' looks for the reason"
 _ADVICE = {
     "TOPIC_ALREADY_EXISTS": "'ottla topics describe TOPIC' shows it, 'ottla topics alter' changes it",
     "INVALID_REPLICATION_FACTOR": "a topic has at most as many replicas as there are brokers: 'ottla cluster brokers'",
@@ -538,8 +539,8 @@ _ADVICE = {
     "GROUP_ID_NOT_FOUND": "'ottla groups list' shows those there are",
     "GROUP_SUBSCRIBED_TO_TOPIC": "the group reads this topic now: stop its members first",
     "POLICY_VIOLATION": "the cluster's rules forbid it",
-    "NETWORK_EXCEPTION": "'ottla doctor' looks for the reason",
-    "REQUEST_TIMED_OUT": "'ottla doctor' looks for the reason",
+    "NETWORK_EXCEPTION": ASK_THE_DOCTOR,
+    "REQUEST_TIMED_OUT": ASK_THE_DOCTOR,
     "NOT_ENOUGH_REPLICAS": "too few replicas are in sync: 'ottla doctor' names them",
     "UNSUPPORTED_VERSION": "the broker is too old for this",
     "TOPIC_DELETION_DISABLED": "the broker has delete.topic.enable=false",

@@ -628,7 +628,7 @@ class Cluster(lifetimes.Open):
             except KafkaError as failed:
                 error = failed
             except TimeoutError:
-                raise RequestTimedOut(f"topic {name} was not found within {timeout_ms:.0f} ms: {error}") from error
+                raise _not_found(name, timeout_ms, error) from error
             if not is_retriable(error):
                 self._topics.pop(name, None)
                 raise error
@@ -641,7 +641,7 @@ class Cluster(lifetimes.Open):
                 self.retries(error)
             else:
                 self._topics.pop(name, None)
-                raise RequestTimedOut(f"topic {name} was not found within {timeout_ms:.0f} ms: {error}") from error
+                raise _not_found(name, timeout_ms, error) from error
             await asyncio.sleep(pause)
 
     async def partitions(self, topic: str, *, timeout_ms: float | None = None) -> tuple[PartitionInfo, ...]:
@@ -737,3 +737,8 @@ async def _shared(task: asyncio.Task[T]) -> T:
         if task.cancelled():
             raise ClientClosed from None
         raise
+
+
+def _not_found(topic: str, timeout_ms: float, error: KafkaError | None) -> RequestTimedOut:
+    why = "no broker answered a request for metadata" if error is None else str(error)
+    return RequestTimedOut(f"topic {topic} was not found within {timeout_ms:.0f} ms: {why}")

@@ -43,6 +43,9 @@ class ConfigResource(NamedTuple):
     type: ResourceType
     name: str
 
+    def __str__(self) -> str:
+        return f"{self.type.name.lower().replace('_', '-')} {self.name or 'default'}"
+
 
 class ConfigEntry(NamedTuple):
     name: str
