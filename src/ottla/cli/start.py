@@ -22,10 +22,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ottla.broker import Node, StartError
+from ottla.broker.serving.gauges import resident_bytes
 from ottla.broker.serving.http_guard import LOOPBACK, HttpAccess, read_token
 from ottla.cli import node_log
 from ottla.cli.companion import Companion
 from ottla.cli.config_providers import resolve
+from ottla.cli.memory import give_back_while_idle
 from ottla.cli.session import forget_stdout
 from ottla.config import BrokerConfig, ConfigError, parse_properties
 from ottla.config.describe import is_secret
@@ -402,6 +404,7 @@ async def _run(
         gc.collect()
         gc.freeze()
         gc.set_threshold(20_000, 50, 100)
+        give_back_while_idle(loop, resident_bytes)
         _say(
             f"ottla: node {config.node_id} ready on {node.address} in {time.perf_counter() - started:.2f} s "
             f"(cluster {node.cluster_id}, data {', '.join(config.log_directories)})"

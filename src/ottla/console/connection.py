@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from ottla.cli.memory import give_back
 from ottla.client.config import AdminConfig, ClientConfig, settings_for
 from ottla.console.faults import Fault
-from ottla.console.memory import give_back
 
 if TYPE_CHECKING:
     from ottla.client import Admin, Consumer, Producer

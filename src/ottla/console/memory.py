@@ -6,31 +6,20 @@ glibc's mallopt are left as they are.
 
 from __future__ import annotations
 
-import ctypes
 import sys
-from typing import Any
+
+from ottla.cli.memory import LIBC
 
 MMAP_THRESHOLD, TRIM_THRESHOLD, ARENA_MAX = -3, -1, -8
 MAPPED_BYTES = 256 * 1024
 
 
-def _libc() -> Any:
-    try:
-        found = ctypes.CDLL(None)
-        return found if hasattr(found, "mallopt") and hasattr(found, "malloc_trim") else None
-    except OSError:
-        return None
-
-
-_LIBC = _libc()
-
-
 def bound_memory() -> None:
     """At the start of the process, before there are threads."""
-    if _LIBC is not None:
-        _LIBC.mallopt(ARENA_MAX, 2)
-        _LIBC.mallopt(MMAP_THRESHOLD, MAPPED_BYTES)
-        _LIBC.mallopt(TRIM_THRESHOLD, MAPPED_BYTES)
+    if LIBC is not None:
+        LIBC.mallopt(ARENA_MAX, 2)
+        LIBC.mallopt(MMAP_THRESHOLD, MAPPED_BYTES)
+        LIBC.mallopt(TRIM_THRESHOLD, MAPPED_BYTES)
 
 
 def use_system_allocator() -> None:
@@ -40,9 +29,3 @@ def use_system_allocator() -> None:
         pyarrow.set_memory_pool(pyarrow.system_memory_pool())
         pyarrow.set_cpu_count(2)
         pyarrow.set_io_thread_count(1)
-
-
-def give_back() -> None:
-    """After work that needed much."""
-    if _LIBC is not None:
-        _LIBC.malloc_trim(0)

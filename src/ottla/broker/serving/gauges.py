@@ -89,7 +89,7 @@ def register_gauges(ground: Ground, controllership: Controllership, replicas: Re
     )
     metrics.gauge("ottla_quota_sensors", "Rates that are measured for a quota.", lambda: serving.quotas.sensor_count)
     metrics.gauge("ottla_telemetry_clients", "Clients that push metrics.", lambda: serving.telemetry.client_count)
-    metrics.gauge("process_resident_memory_bytes", "Memory of the process.", _resident_bytes)
+    metrics.gauge("process_resident_memory_bytes", "Memory of the process.", resident_bytes)
     metrics.gauge("process_open_fds", "Open file descriptors of the process.", _open_descriptors)
     metrics.counter("process_cpu_seconds_total", "Processor time of the process.", _cpu_seconds)
     metrics.counter(
@@ -114,7 +114,7 @@ def _logs(replicas: Replicas, read: Callable[[Log], int]) -> Iterator[Sample]:
         yield (("topic", partition.topic), ("partition", str(partition.index))), read(partition.log)
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_SIZE
     except OSError:
