@@ -353,6 +353,7 @@ class Sender:
             pause_ms = self._cluster.retry_backoff.pause_ms(batch.attempts)
             if code is ErrorCode.CONCURRENT_TRANSACTIONS:
                 pause_ms = min(pause_ms, 20)
+            batch.retried_after = error
             accumulator.put_back(batch, self._loop.time() * 1000 + pause_ms)
         else:
             self._give_up(batch, error)
@@ -397,12 +398,12 @@ class Sender:
     def _expire(self, now: float) -> None:
         for batch in self._accumulator.expired(now):
             topic, partition = batch.queue.partition
-            tries = "it was never sent" if not batch.attempts else f"it was sent {batch.attempts} times"
+            tries = "it was never sent" if not batch.attempts else f"attempts: {batch.attempts}"
+            if batch.retried_after is not None:
+                tries += f", the last error was {batch.retried_after}"
+            timeout_ms = self._config.delivery_timeout_ms
             self._give_up(
-                batch,
-                RequestTimedOut(
-                    f"{topic}-{partition} took a batch not within {self._config.delivery_timeout_ms} ms: {tries}"
-                ),
+                batch, RequestTimedOut(f"{topic}-{partition} did not accept a batch within {timeout_ms} ms: {tries}")
             )
 
     # The producer id

@@ -92,3 +92,17 @@ def test_batches_refused_before_the_append_are_written_under_a_new_epoch() -> No
         await sender.close()
 
     asyncio.run(run())
+
+
+def test_a_batch_that_expires_names_the_last_error() -> None:
+    async def run() -> None:
+        accumulator, sequences = new_accumulator(), identified()
+        config = ProducerConfig.parse({"bootstrap.servers": "x:1"})
+        sender = Sender(config, Answers(), accumulator, sequences, None)  # type: ignore[arg-type]
+        batch = send(accumulator, sequences, full_batches(accumulator, 1))
+        sender._handle_response([batch], response(ErrorCode.NOT_ENOUGH_REPLICAS))
+        sender._expire(batch.created_at + 10 * config.delivery_timeout_ms)
+        assert "attempts: 1, the last error was NOT_ENOUGH_REPLICAS" in str(batch.error)
+        await sender.close()
+
+    asyncio.run(run())

@@ -87,6 +87,7 @@ class Batch:
         "record_errors",
         "records",
         "reserved_bytes",
+        "retried_after",
         "retry_at",
         "size",
         "timestamps",
@@ -115,6 +116,8 @@ class Batch:
         self.children: tuple[Batch, ...] = ()
         self.attempts = 0
         self.retry_at = 0.0
+        self.retried_after: KafkaError | None = None
+        """The last error after which the batch was put back."""
         self.is_closed = self.is_on_wire = self.is_done = False
         self.is_queued = True
         self.is_watched = False
