@@ -81,7 +81,7 @@ class RetryTopics(Generic[D]):
             consumer.resume(consumer.assignment().intersection(over))
             wait_ms = min((due_at - now for due_at in waiting.values()), default=LONGEST_WAIT_MS)
             try:
-                # One at a time: whatever is committed, and whenever, is then what has been handed out.
+                # One at a time: a commit at any moment then covers exactly the records that were handed out.
                 records = await consumer.poll(ceil(min(wait_ms, LONGEST_WAIT_MS)), max_records=1)
             except ClientClosed:
                 return

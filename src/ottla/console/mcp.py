@@ -108,7 +108,7 @@ async def _called(
         raise RpcError(INVALID_PARAMS, f"there is no tool {str(params.get('name'))[:100]!r}")
     given = params.get("arguments") or {}
     if not isinstance(given, dict):
-        raise RpcError(INVALID_PARAMS, "arguments is an object")
+        raise RpcError(INVALID_PARAMS, "arguments must be an object")
     missing = [name for name in tool.required if given.get(name) is None]
     if missing:
         raise RpcError(INVALID_PARAMS, f"{missing[0]} is missing")

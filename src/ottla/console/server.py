@@ -436,7 +436,7 @@ class ConsoleServer:
         self._sockets[socket] = session
 
         async def send(frame: dict[str, Any]) -> None:
-            # waits for a full socket: a slow page slows its own tail, whose ring then skips
+            # waits while the socket is full: a slow page delays only its own tail, which then skips records
             if not socket.closed:
                 await socket.send_str(_text(frame))
 

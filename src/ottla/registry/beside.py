@@ -26,8 +26,8 @@ class Beside:
         self._waiting = 0
 
     async def answer(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-        """The answer to a request, which is asked again each time that something it needed is done. Fault: too many
-        requests need time, or this one needs too much."""
+        """Call `ask` until it gives an answer. If it raises NeedsTime, the work is done on a thread and `ask` called
+        again. Raises Fault if too many requests wait, or if this one takes longer than the timeout."""
         loop = asyncio.get_running_loop()
         expires_at = loop.time() + self._timeout_s
         while True:

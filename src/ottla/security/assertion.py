@@ -17,7 +17,7 @@ ALGORITHMS = ("RS256", "ES256")
 
 @dataclass(frozen=True, slots=True)
 class AssertionRules:
-    """The claims of assertions. `claims` are the fixed ones by name."""
+    """How assertions (JWTs for OAuth) are made: the algorithm, the lifetime, and fixed `claims` by name."""
 
     algorithm: str = "RS256"
     claims: Mapping[str, str] = field(default_factory=dict)

@@ -384,7 +384,7 @@ def _salted(password: str) -> bytes:
 
 
 def _holds(asked: Callable[[Any, Any], bool], node: Node) -> bool:
-    """Whether a node's image has something; a node without the user does not have it either."""
+    """Whether `asked` is true of a node's image. False if the image does not have the user."""
     try:
         return asked(node.ground.image.scram, node.ground.image.acls)
     except KeyError:

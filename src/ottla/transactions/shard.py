@@ -499,7 +499,7 @@ class TransactionShard:
                 decision = self._fence(self.transactions[transactional_id], timestamp)
             except KafkaError:
                 continue  # no producer id available: retried at the next check
-            self.counts["aborted"] -= 1  # counted as timed_out below
+            self.counts["aborted"] -= 1  # `_fence` counted it as aborted; it is a timeout
             self.counts["timed_out"] += 1
             together.records += decision.records
             together.effects += decision.effects

@@ -1,5 +1,5 @@
-"""AddPartitionsToTxn v0-v5: partitions become part of a transaction. From v4 on several transactions at once, added or
-only asked for: what brokers send each other; clients stay with v3."""
+"""AddPartitionsToTxn v0-v5: partitions become part of a transaction. From v4 on a request has several
+transactions, and may only verify them: brokers send it to each other. Clients stay with v3."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ class TopicPartition(NamedTuple):
 
 
 def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    """The partition numbers of each topic, in the order they come."""
+    """Topic -> its partition numbers, in the order of `partitions`."""
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)

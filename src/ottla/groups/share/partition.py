@@ -557,12 +557,12 @@ class SharePartition:
 
     @staticmethod
     def _has_letter(run: _Run) -> bool:
-        """Whether its dead letters are to be written."""
+        """Whether the dead letters of these records have still to be written."""
         return run.state is DeliveryState.ARCHIVING and run.change_id == NO_CHANGE
 
     @staticmethod
     def _is_waiting(run: _Run) -> bool:
-        """The last offset of an acquisition of so many records; if not strict, the end of its batch."""
+        """Whether the records wait for their redelivery backoff."""
         return run.state is DeliveryState.AVAILABLE and run.available_at > 0
 
     # The window moves

@@ -94,8 +94,7 @@ class FlowProgress:
     set_aside: int = 0
     """Poison records that it has left out, each a letter."""
     lag_s: float | None = None
-    """The age of the oldest record that it has not read; for records that were there at the start, at least their wait
-    since then."""
+    """The age of the oldest record that the flow has not read. Records that were there at the start count from then."""
     state_rows: int = 0
     state_bytes: int = 0
     """The memory that its aggregations, joins and deduplications use."""
