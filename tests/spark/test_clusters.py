@@ -11,19 +11,26 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random, SystemRandom
 
 import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from ottla.spark.pipelines.pipeline_file import load_pipeline
+from ottla.spark.tables.table import NoTable
 from tests.interop.servers import free_port
 from tests.spark.conftest import Topics
 from tests.spark.official import official_jars
 from tests.spark.test_exactly_once import ALL, run_driver
+from tests.spark.test_pipelines_changes import table_of
 from tests.spark.test_pipelines_definition import PIPELINES
+from tests.spark.test_pipelines_processes import Database, command, database, jar, wait_for
 
 pytestmark = pytest.mark.skipif(not ALL, reason="starts JVMs of its own: only with OTTLA_INTEROP_ALL=1")
+__all__ = ["database", "jar"]
 HOME = Path(pyspark.__file__).parent
+KILLS = 6
 
 
 class StandaloneCluster:
@@ -153,6 +160,66 @@ def test_a_pipeline_goes_on_though_each_worker_is_killed_in_turn(
         run.kill()
         run.wait()
     assert sorted(topics.values(outgoing)) == sorted(f"row-{number}" for number in range(written))
+
+
+def test_each_row_is_written_once_though_workers_are_killed_at_random_moments(
+    cluster: StandaloneCluster, topics: Topics, database: Database, jar: str, tmp_path: Path
+) -> None:
+    """To a topic, a database and a Delta table. The moments and the workers are drawn; nothing is judged by them."""
+    seed = SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    chance = Random(seed)
+    incoming, outgoing = topics.new(4), topics.new(3)
+    table = f"t_{seed}"
+    (tmp_path / "pipeline.yml").write_text(
+        f"name: {incoming}\n"
+        f'jars: ["{jar}"]\n'
+        "trigger: 1 second\n"
+        f"sources: {{rows: {{topic: {incoming}, format: string, options: {{maxOffsetsPerTrigger: 20}}}}}}\n"
+        "flows:\n"
+        f"  copies: {{from: rows, topic: {outgoing}, format: string}}\n"
+        f'  table: {{from: rows, jdbc: "{database.url}", table: {table}}}\n'
+        "  lake: {from: rows, delta: lake}\n"
+    )
+    arguments = command(topics, "pipeline", "run", str(tmp_path), "--master", cluster.url)
+    with (tmp_path / "run.log").open("wb") as log:
+        run = subprocess.Popen(arguments, stdout=log, stderr=subprocess.STDOUT)
+
+    def found() -> list[list[str]]:
+        in_table = database.query(f"select value from {table}").split() if is_made() else []
+        pipeline = load_pipeline(tmp_path, {})
+        try:
+            in_lake = [row["value"] for row in table_of(pipeline, "lake")]
+        except NoTable:
+            in_lake = []
+        return [sorted(one) for one in (topics.values(outgoing), in_table, in_lake)]
+
+    def is_made() -> bool:
+        return database.query(f"select to_regclass('{table}') is not null") == "t"
+
+    def is_done() -> bool:
+        assert run.poll() is None, (tmp_path / "run.log").read_text()[-3000:]
+        return all(len(one) >= written for one in found())
+
+    written = 40
+    try:
+        topics.fill(incoming, 0, written)
+        wait_for("the first rows", is_done)
+        for _ in range(KILLS):
+            topics.fill(incoming, written, written + 40)
+            written += 40
+            number = chance.randrange(2)
+            time.sleep(chance.uniform(0, 8))
+            cluster.kill_worker(number)
+            time.sleep(chance.uniform(0, 4))
+            cluster.start_worker(number)
+        wait_for("all rows", is_done)
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(120) == 0, (tmp_path / "run.log").read_text()[-3000:]
+    finally:
+        run.kill()
+        run.wait()
+    assert found() == [sorted(f"row-{number}" for number in range(written))] * 3
 
 
 def test_spark_connect(topics: Topics, tmp_path: Path) -> None:
