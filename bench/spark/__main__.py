@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,12 +21,12 @@ from tests.spark.official import official_jars
 from bench.observation import load_average
 from bench.spark.processes import Processes
 from bench.spark.queries import CONNECTORS, Queries, filled
-from bench.spark.workloads import OFFICIAL, OURS, Workloads
+from bench.spark.workloads import OFFICIAL, OURS, PARTITION_COUNT, Workloads
 
 RESULTS = Path(__file__).parents[1] / "results"
 SIZES = {"100 B": (100, 2_000_000, 1_000_000), "1 KB": (1000, 400_000, 300_000)}
 """Size of values, rows that are read, rows that are written."""
-KINDS = ("read", "stream", "write", "wide", "sink", "latency", "queries")
+KINDS = ("read", "stream", "write", "wide", "sink", "latency", "queries", "tables")
 QUERY_ROWS = 1_000_000
 WIDE = {
     "24 partitions": (24, "even", 1),
@@ -44,7 +45,12 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--only", default=",".join(KINDS), metavar="KINDS", help=f"some of {', '.join(KINDS)}")
     made.add_argument("--scale", type=float, default=1.0, help="rows, as a part of the full number")
     made.add_argument("--rows", type=int, metavar="COUNT", help="rows of each topic that is read or written")
-    made.add_argument("--partitions", default="4,24,200", metavar="COUNTS", help="of the kind queries (4,24,200)")
+    made.add_argument(
+        "--partitions",
+        type=lambda text: [int(one) for one in text.split(",")],
+        metavar="COUNTS",
+        help="of topics, some of 4,24,200 (all of them for queries; 4 for read, stream, write and sink; 24 for tables)",
+    )
     made.add_argument("--minutes", type=float, default=60.0, help="begin nothing new after so many (60)")
     made.add_argument(
         "--output", type=Path, metavar="FILE", help="write the table there, and the figures beside it as .json"
@@ -93,22 +99,32 @@ class Counted:
         self.run.add(f"{row}, CPU ms of a million rows", who, cpu_seconds * 1000 * 1_000_000 / count)
 
 
-def measure(run: Run, work: Workloads, kinds: list[str], rounds: int, scale: float, rows: int | None) -> None:
+def measure(
+    run: Run,
+    work: Workloads,
+    kinds: list[str],
+    rounds: int,
+    scale: float,
+    rows: int | None,
+    partition_counts: list[int],
+) -> None:
     if not set(kinds) & {"read", "stream", "write", "wide", "sink", "latency"}:
         return
     processes = Processes()
     counted = Counted(run, processes)
-    for size, (value_bytes, read_count, write_count) in SIZES.items():
+    for (name, (value_bytes, read_count, write_count)), partitions in product(SIZES.items(), partition_counts):
         if not set(kinds) & {"read", "stream", "write", "wide", "sink"}:
             break
+        size = name if partitions == PARTITION_COUNT else f"{name}, {partitions} partitions"
         read_count, write_count = rows or int(read_count * scale), rows or int(write_count * scale)
-        topic = work.fill(read_count, value_bytes)
+        topic = work.fill(read_count, value_bytes, partitions)
         for number in range(rounds):
             if run.is_over:
                 break
             _reads(counted, work, kinds, number, size, topic, read_count)
-            _writes(counted, work, kinds, number, size, value_bytes, write_count)
-            _wide_writes(run, work, kinds, number, size, value_bytes, write_count)
+            _writes(counted, work, kinds, number, size, value_bytes, write_count, partitions)
+            if partitions == partition_counts[0]:
+                _wide_writes(run, work, kinds, number, name, value_bytes, write_count)
         if "sink" in kinds:
             for number in range(rounds):
                 _sinks(run, work, number, size, topic, read_count)
@@ -119,7 +135,14 @@ def measure(run: Run, work: Workloads, kinds: list[str], rounds: int, scale: flo
     processes.close()
 
 
-def measure_queries(run: Run, work: Workloads, rounds: int, count: int, partition_counts: list[int]) -> None:
+def measure_queries(
+    run: Run,
+    work: Workloads,
+    rounds: int,
+    count: int,
+    partition_counts: list[int],
+    named: Callable[[Queries, str], dict[str, Callable[[], object]]],
+) -> None:
     """Queries on topics of JSON. Both connectors have to find the same."""
     processes = Processes()
     try:
@@ -127,12 +150,15 @@ def measure_queries(run: Run, work: Workloads, rounds: int, count: int, partitio
             topic = filled(work, count, partition_count)
             queries = Queries(work, processes, topic, count)
             for number in range(rounds):
-                for name in queries.named(OURS):
+                for name in named(queries, OURS):
                     if run.is_over:
                         return
                     found: list[object] = []
                     row = f"{name}, {partition_count} partitions"
-                    in_turns(number, *(_query(run, queries, row, name, who, found) for who in CONNECTORS))
+                    in_turns(
+                        number,
+                        *(_query(run, queries, row, who, named(queries, who)[name], found) for who in CONNECTORS),
+                    )
                     if found[0] != found[1]:
                         raise AssertionError(f"{row}: the connectors disagree: {found}")
             work.delete(topic)
@@ -140,9 +166,11 @@ def measure_queries(run: Run, work: Workloads, rounds: int, count: int, partitio
         processes.close()
 
 
-def _query(run: Run, queries: Queries, row: str, name: str, who: str, found: list[object]) -> Callable[[], None]:
+def _query(
+    run: Run, queries: Queries, row: str, who: str, query: Callable[[], object], found: list[object]
+) -> Callable[[], None]:
     def job() -> None:
-        measured, answer = queries.measured(queries.named(who)[name])
+        measured, answer = queries.measured(query)
         found.append(answer)
         run.add(f"{row}, ms", who, measured.seconds * 1000)
         run.add(f"{row}, CPU ms", who, measured.cpu_seconds * 1000)
@@ -177,7 +205,14 @@ def _reads(counted: Counted, work: Workloads, kinds: list[str], number: int, siz
 
 
 def _writes(
-    counted: Counted, work: Workloads, kinds: list[str], number: int, size: str, value_bytes: int, count: int
+    counted: Counted,
+    work: Workloads,
+    kinds: list[str],
+    number: int,
+    size: str,
+    value_bytes: int,
+    count: int,
+    partitions: int,
 ) -> None:
     if "write" not in kinds:
         return
@@ -185,7 +220,7 @@ def _writes(
 
     def one(who: str, sink: str, **options: str) -> Callable[[], None]:
         def job() -> None:
-            topic = work.new_topic("written")
+            topic = work.new_topic("written", partitions)
             counted.add(f"batch write {size}", who, count, lambda: work.write(sink, topic, frame, **options))
             work.delete(topic)
 
@@ -304,10 +339,13 @@ def main() -> int:
         spark.sparkContext.setLogLevel("ERROR")
         try:
             work = Workloads(spark, broker.bootstrap, Path(folder))
-            measure(run, work, kinds, options.rounds, options.scale, options.rows)
+            given: list[int] | None = options.partitions
+            measure(run, work, kinds, options.rounds, options.scale, options.rows, given or [PARTITION_COUNT])
+            count = options.rows or int(QUERY_ROWS * options.scale)
             if "queries" in kinds:
-                counts = [int(one) for one in options.partitions.split(",")]
-                measure_queries(run, work, options.rounds, options.rows or int(QUERY_ROWS * options.scale), counts)
+                measure_queries(run, work, options.rounds, count, given or [4, 24, 200], Queries.named)
+            if "tables" in kinds:
+                measure_queries(run, work, options.rounds, count, given or [24], Queries.tables)
         finally:
             spark.stop()
             broker.stop()

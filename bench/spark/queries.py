@@ -1,5 +1,5 @@
 """What people do with topics of JSON, by Spark's own connector and by ours: short queries, parsing and grouping, state,
-many small batches. Each stretch has seconds, CPU seconds and peak memory of the JVM and of the Python workers."""
+many small batches, tables. Each stretch has seconds, CPU seconds and peak memory of JVM and Python workers."""
 
 from __future__ import annotations
 
@@ -7,18 +7,25 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from bench.spark.processes import JVM, WORKERS, Processes
 from bench.spark.workloads import OFFICIAL, OURS, Workloads
+from ottla.spark.pipelines.table_flows import append
+from ottla.spark.tables.data_source import TableSource
+from ottla.spark.tables.table import DELTA, ICEBERG, TableSettings, prepare_table
 
 SCHEMA = "id bigint, user string, kind int, amount double, at timestamp, text string, ok boolean"
 NEEDED = "value struct<user: string, kind: int, amount: double, at: timestamp>"
 ROW = """to_json(struct(id, concat('user-', id % 1000) as user, id % 100 as kind, id * 0.5D as amount,
 timestamp_seconds(1700000000 + id) as at, repeat('x', 150) as text, id % 2 = 0 as ok))"""
+COLUMNS = ("user", "kind", "amount", "at")
 SMALL_BATCH_COUNT = 20
+TABLE_BATCH_COUNT = 5
 TAKEN = 1_000
 
 
@@ -59,15 +66,24 @@ class Queries:
             f"state: counts, {SMALL_BATCH_COUNT} batches": lambda: self._stream(who, is_grouped=True),
         }
 
+    def tables(self, who: str) -> dict[str, Callable[[], object]]:
+        """JSON to a table, exactly once. No release of Delta's or Iceberg's own sinks runs on Spark 4.3, so Spark's
+        connector has Spark's own file sink: Parquet files with a log of batches."""
+        name = f"JSON to a table, {TABLE_BATCH_COUNT} batches, ours as {{}}, Spark's as Parquet files"
+        return {
+            name.format("Delta"): lambda: self._to_table(who, DELTA),
+            name.format("Iceberg"): lambda: self._to_table(who, ICEBERG),
+        }
+
     def _records(self, who: str) -> DataFrame:
         return self.work.source(who, self.topic)
 
-    def _parsed(self, who: str, *, is_stream: bool) -> DataFrame:
+    def _parsed(self, who: str, *, is_stream: bool, batch_count: int = SMALL_BATCH_COUNT) -> DataFrame:
         spark = self.work.spark
         reader = (spark.readStream if is_stream else spark.read).format(who).options(**self.work.options)
         reader = reader.option("subscribe", self.topic).option("startingOffsets", "earliest")
         if is_stream:
-            reader = reader.option("maxOffsetsPerTrigger", max(self.count // SMALL_BATCH_COUNT, 1))
+            reader = reader.option("maxOffsetsPerTrigger", -(-self.count // batch_count))
         if who == OURS:
             return reader.option("valueFormat", "json").schema(NEEDED).load().select("value.*")
         value = F.from_json(F.col("value").cast("string"), SCHEMA)
@@ -86,6 +102,29 @@ class Queries:
             query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
             query.awaitTermination()
             return sum(one["numInputRows"] for one in query.recentProgress)
+
+    def _to_table(self, who: str, kind: str) -> object:
+        """The number of rows that the table has in the end."""
+        spark = self.work.spark
+        rows = self._parsed(who, is_stream=True, batch_count=TABLE_BATCH_COUNT).select(*COLUMNS)
+        with tempfile.TemporaryDirectory(dir=self.work.folder) as folder:
+            place, checkpoint = f"{folder}/table", f"{folder}/checkpoint"
+            writer = rows.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+            if who == OFFICIAL:
+                writer.format("parquet").option("path", place).start().awaitTermination()
+                return spark.read.parquet(place).count()
+            settings = _table(kind, Path(folder))
+            prepare_table(settings, to_arrow_schema(rows.schema, timezone="UTC"))
+            spark.dataSource.register(TableSource)
+            writer.foreachBatch(lambda batch, _: append(settings, batch)).start().awaitTermination()
+            return spark.read.format("ottla-table").option("settings", settings.to_json()).load().count()
+
+
+def _table(kind: str, folder: Path) -> TableSettings:
+    if kind == DELTA:
+        return TableSettings(kind, f"{folder}/table")
+    catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
+    return TableSettings(kind, "bench.table", catalog)
 
 
 def filled(work: Workloads, count: int, partition_count: int) -> str:

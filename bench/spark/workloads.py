@@ -59,8 +59,8 @@ class Workloads:
             )
         return self.spark.range(0, count, 1, PARTITION_COUNT).selectExpr(*columns)
 
-    def fill(self, count: int, value_bytes: int) -> str:
-        topic = self.new_topic(f"rows-{value_bytes}")
+    def fill(self, count: int, value_bytes: int, partitions: int) -> str:
+        topic = self.new_topic(f"rows-{value_bytes}", partitions)
         self.write(OURS, topic, self.rows(count, value_bytes), deliveryGuarantee="at_least_once")
         return topic
 
