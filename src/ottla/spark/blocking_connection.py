@@ -36,6 +36,8 @@ _SIZE = Struct(">i")
 RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
 """The bytes that the kernel may buffer while the last answer is decoded: a whole fetch."""
 FIRST_FRAME_BYTES = 64 * 1024
+TRUSTED_FRAME_BYTES = 1024 * 1024
+"""Room for a frame of up to this size is made at once: a first fetch, without copying it as its room grows."""
 
 
 class _Asked(NamedTuple):
@@ -193,11 +195,12 @@ class BlockingConnection:
         return response
 
     def _frame(self, size: int) -> memoryview:
-        """A frame's bytes. The buffer grows with what has come, never on the word of a peer alone."""
+        """A frame's bytes. Above TRUSTED_FRAME_BYTES the buffer grows with what has come, never on the word of a peer
+        alone."""
         filled = 0
         while filled < size:
             if len(self._buffer) == filled:
-                grown = bytearray(min(2 * filled, size))
+                grown = bytearray(min(max(2 * filled, TRUSTED_FRAME_BYTES), size))
                 grown[:filled] = self._buffer
                 self._buffer = grown
             end = min(len(self._buffer), size)
