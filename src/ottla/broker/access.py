@@ -68,7 +68,7 @@ class Access:
         self.writable: set[Any] = set()
         """Topics that Produce was allowed on, by name and by id: frame handlers look only here."""
         self.readable: set[Any] = set()
-        """The same for Fetch and OffsetCommit."""
+        """Topics that Fetch and OffsetCommit were allowed on, by name and by id."""
         self.groups: set[bytes] = set()
         """Groups that OffsetCommit was allowed on, their ids in bytes."""
         self.is_follower_allowed = False

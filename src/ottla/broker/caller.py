@@ -69,8 +69,8 @@ class Caller:
         return self.client.access.is_allowed(operation, resource, name, api_key=self.api_key)
 
     def is_visible(self, operation: AclOperation, resource: AclResource, name: str) -> bool:
-        """The same for a resource that the request does not name: a list is filtered by it, or authorized operations
-        are collected, so that a denial is nothing to report."""
+        """As `is_allowed`, for a resource that the request does not name (an entry of a list, authorized operations): a
+        denial is not logged."""
         return self.client.access.is_allowed(operation, resource, name, is_logged=False)
 
     def is_allowed_on_cluster(self, operation: AclOperation, *, is_logged: bool = True) -> bool:
@@ -121,7 +121,7 @@ class Caller:
         )
 
     def cluster_operations(self) -> int:
-        """The same for the cluster; none for a sender that may not describe it."""
+        """What the sender may do with the cluster, as such bits; 0 if it may not describe the cluster."""
         if not self.is_allowed_on_cluster(AclOperation.DESCRIBE):
             return 0
         return self.authorized_operations(AclResource.CLUSTER)

@@ -242,8 +242,8 @@ class Connection:
         self._plan_login(exchange)
 
     async def _log_in_again(self) -> None:
-        """The same on a connection in use. The first request goes behind those under way; when it is answered they are
-        too, so all that waits then is held back, and what follows goes before it."""
+        """Log in again on a connection in use. The login's first request is queued behind the requests under way: when
+        it is answered, they are too. New requests are held back until the login has ended."""
         try:
             exchange = await self._exchange()
             assert self._outlet is not None

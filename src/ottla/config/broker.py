@@ -116,7 +116,7 @@ class BrokerConfig(BrokerSettings):
             return self._build(self.static, {}, {}, warnings)
 
     def rebuilt(self, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
-        """The same with exactly these dynamic settings; ConfigError if they do not go together."""
+        """This node's static settings with exactly these dynamic ones; ConfigError if they contradict each other."""
         return self._build(self.static, dict(default), dict(own), self.warnings)
 
     @classmethod

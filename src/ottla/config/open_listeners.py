@@ -29,7 +29,7 @@ def open_listeners(listeners: Iterable[Listener]) -> list[Listener]:
 
 
 def open_entries(listeners: str, protocols: str) -> list[str]:
-    """The same of the texts of `listeners` and `listener.security.protocol.map`, as DescribeConfigs gives them."""
+    """The open entries of `listeners`, with `listener.security.protocol.map`: both as DescribeConfigs gives them."""
     by_name = {}
     for entry in protocols.split(","):
         name, _, protocol = entry.partition(":")

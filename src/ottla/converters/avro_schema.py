@@ -191,7 +191,7 @@ class AvroSchema:
 
 
 def _each(make: Callable[[int], Any]) -> tuple[Any, Any, Any]:
-    """The same for each of the three types."""
+    """`make(index)` for each of the three types of a column."""
     return make(0), make(1), make(2)
 
 

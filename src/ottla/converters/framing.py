@@ -63,7 +63,7 @@ def message_indexes(value: bytes) -> tuple[tuple[int, ...] | None, int]:
 
 
 def indexes_at(value: bytes, start: int) -> tuple[tuple[int, ...] | None, int]:
-    """The same, of indexes that begin somewhere. A count of zero is the first message."""
+    """As `message_indexes`, for indexes that begin at `start`. A count of zero is the first message."""
     count, position = _number(value, start)
     if count == 0:
         return FIRST_MESSAGE, position

@@ -52,7 +52,7 @@ class Refused(Exception):
         self.path = ""
 
     def within(self, step: str) -> Refused:
-        """The same refusal, seen from the object or array around it."""
+        """This refusal with the step to the value put before its path."""
         joint = "." if self.path and not self.path.startswith("[") else ""
         self.path = f"{step}{joint}{self.path}"
         return self

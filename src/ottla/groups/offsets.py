@@ -74,7 +74,7 @@ class Offsets:
         self.committed.replay(key, value, producer_id)
 
     def replay_all(self, group_id: str, topic: str, values: Sequence[tuple[int, OffsetCommitValue]]) -> None:
-        """The same as `replay` with the records of plain commits for one topic, given by partition."""
+        """As `replay` with the records of non-transactional commits of one topic, as (partition, value)."""
         if group_id not in self._state.groups:
             self._create_group(group_id)
         self.committed.put_all(group_id, topic, values)

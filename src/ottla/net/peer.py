@@ -240,7 +240,7 @@ class _Connection:
         self._known: dict[int, int] = {}
         """API key -> version to use."""
         self._versions: dict[int, int] | None = None
-        """The same once requests may be sent: None until ApiVersions was answered and the login accepted."""
+        """`_known` once requests may be sent; None until ApiVersions was answered and the login accepted."""
         self._login: Authentication | None = None
         """The login under way."""
         self._login_version = self._login_key = 0

@@ -143,7 +143,7 @@ class TlsSocket:
                 await readable(self._sock)
 
     def handshake_in_place(self, blocking: Blocking, seconds: float) -> None:
-        """The same without an event loop; TimeoutError if it takes longer."""
+        """As `handshake`, without an event loop; TimeoutError if it takes longer than `seconds`."""
         ends_at = blocking.now() + seconds
         while True:
             try:

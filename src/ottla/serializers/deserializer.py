@@ -39,7 +39,7 @@ class Deserializer(ABC):
         return self._decoded(decode, named)
 
     def deserialize_blocking(self, topic: str, data: bytes | None, headers: Headers = ()) -> Any:
-        """The same for threads: it waits in place."""
+        """As `deserialize`, for threads: it blocks."""
         if data is None:
             return None
         named = self._named(data, headers)

@@ -40,7 +40,7 @@ class RegistryClient:
         if settings is None:
             raise RegistryError("where is the schema registry? 'url' names it, for example http://127.0.0.1:8081")
         self.blocking = Registry(settings)
-        """The same for threads; it waits in place."""
+        """The same registry for threads: its methods block."""
         self._latest: dict[str, tuple[float, Registered]] = {}
         self._known: dict[object, Registered] = {}
 

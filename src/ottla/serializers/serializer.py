@@ -77,7 +77,7 @@ class Serializer(ABC):
     def serialize_blocking(
         self, topic: str, value: Any, headers: MutableSequence[tuple[str, bytes | None]] | None = None
     ) -> bytes | None:
-        """The same for threads: it waits in place."""
+        """As `serialize`, for threads: it blocks."""
         if value is None:
             return None
         place = (topic, self._shape(value))

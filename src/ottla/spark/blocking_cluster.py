@@ -118,7 +118,7 @@ class BlockingCluster:
         return self.lend_at(*self._address(node_id))
 
     def lend_at(self, host: str, port: int) -> BlockingConnection:
-        """The same to a broker whose address is known without this cluster's metadata."""
+        """As `lend`, for a broker whose address is known without this cluster's metadata."""
         idle = self._idle.get((host, port), [])
         while idle:
             connection = idle.pop()

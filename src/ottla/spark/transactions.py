@@ -276,8 +276,8 @@ def open_transactions(cluster: BlockingCluster, prefix: str) -> list[str]:
 
 
 def open_identities(cluster: BlockingCluster, prefix: str) -> list[tuple[str, ProducerIdentity]]:
-    """The same, each with the producer whose transaction is open now: what `end_transactions` needs to end this one and
-    no later one."""
+    """The open transactions with this prefix, each with its producer id and epoch: `end_transactions` then ends this
+    transaction and no later one."""
     return sorted(_open_transactions(cluster, prefix, _identities_at))
 
 

@@ -53,7 +53,7 @@ class SecuredClients(ABC):
         return settings
 
     def librdkafka_settings(self, user: str = ADMIN, password: str | None = None) -> dict[str, str]:
-        """The same for confluent-kafka and everything else that is made of librdkafka."""
+        """Settings of confluent-kafka and other clients on librdkafka, with the same parameters."""
         settings = {"bootstrap.servers": self.bootstrap_servers}
         if self._security is not None:
             folder = self._security.folder

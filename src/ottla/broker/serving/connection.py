@@ -79,7 +79,7 @@ class ServedApi:
         self.direct_handler: BoundHandler = bound if api.required is None else _required(api.required, bound)
         """The handler that answers on this node."""
         self.handler: BoundHandler = self.direct_handler
-        """The same, or a wrapper that forwards requests only the active controller may answer."""
+        """`direct_handler`, or a wrapper that forwards requests which only the active controller may answer."""
         self.frame_handler: FrameHandler | None = api.frame
         """Answers an ordinary request directly from its frame, without decoding it; None for other APIs."""
         self.frame_rooms = frame_rooms

@@ -15,6 +15,6 @@ def failure_of(error: KafkaError) -> ToolError:
 
 
 def execution_failure(error: KafkaError | ToolError) -> ToolError:
-    """The same as Java's futures wrap it."""
+    """The exception in the form in which Java's futures wrap it."""
     cause = error if isinstance(error, ToolError) else failure_of(error)
     return ToolError(f"{cause.exception}: {cause.message}", EXECUTION, cause)

@@ -63,7 +63,7 @@ class QuorumAdmin(Admin):
 
 
 class QuorumControllerAdmin(ControllerAdmin, QuorumAdmin):
-    """The same over --bootstrap-controller."""
+    """A `QuorumAdmin` that connects to controllers (--bootstrap-controller)."""
 
 
 def command_parser() -> CommandParser:

@@ -233,7 +233,7 @@ class SharePartition:
 
     @property
     def planned_complete_count(self) -> int:
-        """The same once every change in flight is written: the value that a write sends to the coordinator."""
+        """`delivery_complete_count` after all changes in flight are written. A write sends it to the coordinator."""
         return sum(
             run.count
             for run in self._runs

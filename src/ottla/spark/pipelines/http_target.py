@@ -87,7 +87,8 @@ class Caller:
             yield bodies, keys
 
     def _made_key(self, partition: int, bodies: list[bytes], seen: Counter[str]) -> str:
-        """The same for the same rows of the same task, when a batch is done again; equal rows are counted."""
+        """The idempotency key of a call. A batch that is done again has the same keys: they are made from the flow, the
+        batch, the task and the rows, and equal rows are numbered."""
         digest = hashlib.sha256(f"{self.pipeline}/{self.flow}/{self.batch_id}/{partition}".encode())
         for body in bodies:
             digest.update(len(body).to_bytes(8, "big") + body)

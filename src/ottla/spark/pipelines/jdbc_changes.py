@@ -175,7 +175,7 @@ class JdbcChanges(JdbcTarget):
         return " ".join(clauses)
 
     def _statements(self, connection: Any, staging: str, names: list[str]) -> list[str]:
-        """The same in statements that every database has."""
+        """The merge for a database without MERGE: statements that delete, update and insert."""
         table, columns = self._table, quoted_list(connection, names)
         same = self._same(connection, "new", table, self._rules.match)
         guard = self._guard(connection, table, "new")

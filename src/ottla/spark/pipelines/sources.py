@@ -92,7 +92,7 @@ def raw_spans(
     *,
     has_raw: bool = True,
 ) -> DataFrame:
-    """The same of some ranges of offsets, read once."""
+    """The records of a topic in these ranges of offsets, read once as a batch."""
     own = {name: value for name, value in source.options.items() if not name.lower().startswith(_OF_STREAMS)}
     partitions: dict[str, list[int]] = {}
     starts: dict[str, dict[str, int]] = {}
