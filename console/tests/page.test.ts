@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Keys } from "../src/keys";
 import { pauseBefore } from "../src/net/live";
+import { typedNumber } from "../src/pure/typed_number";
 import { format, parse, withQuery } from "../src/router";
 import { quotaChanges } from "../src/screens/access";
 import { targetOf } from "../src/screens/reset";
@@ -27,6 +28,11 @@ describe("router", () => {
   it("has no prototype in its query", () => {
     expect(parse("/", "?__proto__=x&constructor=y").query["toString"]).toBeUndefined();
   });
+});
+
+it("sends what is typed for a number, and never null in place of a mistake", () => {
+  expect(["", " ", " 12 ", "1.5", "-3"].map(typedNumber)).toEqual([null, null, 12, 1.5, -3]);
+  for (const wrong of ["1 000", "abc", "NaN", "Infinity", "1e999"]) expect(typedNumber(wrong)).toBe(wrong);
 });
 
 describe("quotas", () => {

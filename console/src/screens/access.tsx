@@ -7,6 +7,7 @@ import { useStore } from "../net/store";
 import type { Acl, Audit, Explained, Quotas, Users } from "../net/types";
 import { matcher } from "../pure/filter";
 import { bytes, count, moment } from "../pure/format";
+import { typedNumber } from "../pure/typed_number";
 import { visibleText } from "../pure/visible_text";
 import { address } from "../router";
 import { texts } from "../texts";
@@ -519,9 +520,9 @@ const QUOTAS = ["producer_byte_rate", "consumer_byte_rate", "request_percentage"
 export function quotaChanges(values: Record<string, string>): Record<string, number | null> | string {
   const changes: Record<string, number | null> = {};
   for (const [name, text] of Object.entries(values)) {
-    const limit = Number(text.trim());
-    if (text.trim() !== "" && !(Number.isFinite(limit) && limit > 0)) return t.wrongQuota(name);
-    changes[name] = text.trim() === "" ? null : limit;
+    const limit = typedNumber(text);
+    if (typeof limit === "string" || (limit !== null && limit <= 0)) return t.wrongQuota(name);
+    changes[name] = limit;
   }
   return changes;
 }

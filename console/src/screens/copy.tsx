@@ -4,6 +4,7 @@ import { api, href } from "../cluster";
 import { ApiError, part, post } from "../net/api";
 import type { Job } from "../net/types";
 import { type Form, searchOf } from "../pure/search_form";
+import { typedNumber } from "../pure/typed_number";
 import { go } from "../router";
 import { texts } from "../texts";
 import { Dialog } from "../ui/dialog";
@@ -38,7 +39,7 @@ export function CopyDialog({
       await post<{ job: Job }>(`${api()}/topics/${part(topic)}/copy`, {
         ...search,
         to,
-        limit: limit.trim() ? Number(limit) : null,
+        limit: typedNumber(limit),
         keep_partitions: keeps,
       });
       onClose();

@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { api, href } from "../cluster";
 import { type ApiError, asFault, post } from "../net/api";
 import { forget, useResource } from "../net/resource";
+import { typedNumber } from "../pure/typed_number";
 import { go } from "../router";
 import { texts } from "../texts";
 import { Dialog } from "../ui/dialog";
@@ -29,8 +30,8 @@ export function CreateTopic({ onClose }: { onClose: () => void }): JSX.Element {
     try {
       await post(`${api()}/topics`, {
         name,
-        partition_count: partitions.trim() ? Number(partitions) : null,
-        replication_factor: replicas.trim() ? Number(replicas) : null,
+        partition_count: typedNumber(partitions),
+        replication_factor: typedNumber(replicas),
         settings: Object.fromEntries(settings.filter((one) => one.name).map((one) => [one.name, one.value])),
         validate_only: false,
       });

@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { api, href } from "../cluster";
 import { ApiError, asFault, part, post, session } from "../net/api";
 import type { Content, Input, KafkaRecord, Produced } from "../net/types";
+import { typedNumber } from "../pure/typed_number";
 import { go } from "../router";
 import { texts } from "../texts";
 import { isJson } from "../ui/content";
@@ -101,7 +102,7 @@ export function Produce({
       const answer = await post<Produced>(`${api()}/topics/${part(to)}/produce`, {
         records: [
           {
-            partition: partition.trim() === "" ? null : Number(partition),
+            partition: typedNumber(partition),
             key: key.kind === "text" && key.text === "" ? null : inputOf(key),
             value: inputOf(value),
             headers: headers.filter((one) => one.name).map((one) => ({ name: one.name, value: inputOf(one.value) })),

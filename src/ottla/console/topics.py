@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from html import unescape
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.admin import (
@@ -201,8 +203,17 @@ def setting_row(entry: ConfigEntry) -> dict[str, Any]:
         "is_read_only": entry.is_read_only,
         "is_sensitive": entry.is_sensitive,
         "default": default,
-        "documentation": entry.documentation,
+        "documentation": None if entry.documentation is None else without_markup(entry.documentation),
     }
+
+
+_INLINE = re.compile(r"</?(?:a|b|code|em|i|strong|tt)\b[^>]*>", re.IGNORECASE)
+_OF_LINES = re.compile(r"</?(?:br|li|ol|p|pre|ul)\b[^>]*>", re.IGNORECASE)
+
+
+def without_markup(documentation: str) -> str:
+    """The text of documentation in HTML, as Apache Kafka gives it for its settings."""
+    return " ".join(unescape(_OF_LINES.sub(" ", _INLINE.sub("", documentation))).split())
 
 
 async def change_settings(call: Call) -> dict[str, Any]:
