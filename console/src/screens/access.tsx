@@ -14,7 +14,6 @@ import { texts } from "../texts";
 import { Confirm, Dialog } from "../ui/dialog";
 import { Badge, Button, Empty, FaultBox, Field, Filter, Head, Loaded, Note, Sheet, TableBox, Tabs } from "../ui/parts";
 import { done } from "../ui/toasts";
-import { PreviewPairs } from "./topic";
 
 const t = texts.access;
 
@@ -129,7 +128,7 @@ function UserList(): JSX.Element {
             />
           )}
           {dropping && (
-            <Confirm<Record<string, unknown>>
+            <Confirm
               title={t.dropUserTitle(dropping.user)}
               action={t.dropUser("")}
               path={`${api()}/users/${part(dropping.user)}/delete`}
@@ -139,9 +138,7 @@ function UserList(): JSX.Element {
                 setDropping(null);
                 from.reload();
               }}
-            >
-              {(preview) => <PreviewPairs preview={preview} />}
-            </Confirm>
+            />
           )}
         </Sheet>
       )}
@@ -268,7 +265,7 @@ function Acls(): JSX.Element {
               />
             )}
             {dropping && (
-              <Confirm<Record<string, unknown>>
+              <Confirm
                 title={t.dropAcl}
                 action={t.dropAcl}
                 path={`${api()}/acls/delete`}

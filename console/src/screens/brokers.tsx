@@ -76,7 +76,7 @@ export function BrokersScreen(): JSX.Element {
 function Change({ open, onClose }: { open: NonNullable<Open>; onClose: () => void }): JSX.Element {
   if (open.kind === "cancel") {
     return (
-      <Confirm<Record<string, unknown>>
+      <Confirm
         title={t.cancelTitle}
         action={t.cancelMoves}
         path={`${api()}/reassignments/cancel`}

@@ -13,7 +13,6 @@ import { Badge, Button, Empty, Facts, Head, Loaded, Sheet, Spark, TableBox, Th }
 import { done } from "../ui/toasts";
 import { lagTone, toneOf } from "./groups";
 import { ResetGroup } from "./reset";
-import { PreviewPairs } from "./topic";
 
 const t = texts.group;
 
@@ -81,7 +80,7 @@ export function GroupScreen({ name }: { name: string }): JSX.Element {
         />
       )}
       {open === "delete" && (
-        <Confirm<Record<string, unknown>>
+        <Confirm
           title={t.deleteTitle(name)}
           action={t.delete}
           path={`${api()}/groups/${part(name)}/delete`}
@@ -91,14 +90,8 @@ export function GroupScreen({ name }: { name: string }): JSX.Element {
             done(t.deleted(name));
             go(href(["groups"]));
           }}
-        >
-          {(preview) => (
-            <>
-              <p>{t.deleteLead}</p>
-              <PreviewPairs preview={preview} />
-            </>
-          )}
-        </Confirm>
+          lead={t.deleteLead}
+        />
       )}
     </>
   );

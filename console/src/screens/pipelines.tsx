@@ -11,7 +11,6 @@ import { Confirm, Dialog } from "../ui/dialog";
 import { Badge, Bones, Button, Empty, FaultBox, Head, Loaded, Sheet } from "../ui/parts";
 import { done, tried } from "../ui/toasts";
 import { toneOf } from "./groups";
-import { PreviewPairs } from "./topic";
 
 const t = texts.pipelines;
 
@@ -51,7 +50,7 @@ export function PipelinesScreen(): JSX.Element {
       </Loaded>
       {log !== null && <Log name={log} onClose={() => setLog(null)} />}
       {stopping !== null && (
-        <Confirm<Record<string, unknown>>
+        <Confirm
           title={t.stopTitle(stopping)}
           action={t.stop}
           path={`${api()}/pipelines/${part(stopping)}/stop`}
@@ -62,14 +61,8 @@ export function PipelinesScreen(): JSX.Element {
             setStopping(null);
             from.reload();
           }}
-        >
-          {(preview) => (
-            <>
-              <p>{t.stopLead}</p>
-              <PreviewPairs preview={preview} />
-            </>
-          )}
-        </Confirm>
+          lead={t.stopLead}
+        />
       )}
     </>
   );

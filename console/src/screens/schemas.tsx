@@ -28,7 +28,6 @@ import {
   TableBox,
 } from "../ui/parts";
 import { done, tried } from "../ui/toasts";
-import { PreviewPairs } from "./topic";
 
 const t = texts.schemas;
 
@@ -220,7 +219,7 @@ export function SchemaScreen({ subject }: { subject: string }): JSX.Element {
         }}
       </Loaded>
       {open === "delete" && (
-        <Confirm<Record<string, unknown>>
+        <Confirm
           title={t.deleteTitle(subject)}
           action={t.delete}
           path={`${api()}/schemas/${part(subject)}/delete`}
@@ -230,14 +229,8 @@ export function SchemaScreen({ subject }: { subject: string }): JSX.Element {
             done(t.deleted(subject));
             go(href(["schemas"]));
           }}
-        >
-          {(preview) => (
-            <>
-              <p>{t.deleteLead}</p>
-              <PreviewPairs preview={preview} />
-            </>
-          )}
-        </Confirm>
+          lead={t.deleteLead}
+        />
       )}
     </>
   );

@@ -5,7 +5,7 @@ import { part, post } from "../net/api";
 import { forget, useResource } from "../net/resource";
 import { useStore } from "../net/store";
 import type { PartitionRow, Topic } from "../net/types";
-import { bytes, count, duration, plural, previewText, rate, short } from "../pure/format";
+import { bytes, count, duration, plural, rate, short } from "../pure/format";
 import { visibleText } from "../pure/visible_text";
 import { address, go } from "../router";
 import { texts } from "../texts";
@@ -310,7 +310,7 @@ function AddPartitions({
   const [asked, setAsked] = useState<number | null>(null);
   if (asked !== null) {
     return (
-      <Confirm<Record<string, unknown>>
+      <Confirm
         title={t.partitionsTitle(topic.name)}
         action={t.addPartitions}
         path={`${api()}/topics/${part(topic.name)}/partitions`}
@@ -320,9 +320,7 @@ function AddPartitions({
           done(t.partitionsAdded(asked));
           onDone();
         }}
-      >
-        {(preview) => <PreviewPairs preview={preview} />}
-      </Confirm>
+      />
     );
   }
   const next = Number(wanted);
@@ -350,25 +348,5 @@ function AddPartitions({
         <input inputMode="numeric" value={wanted} onInput={(event) => setWanted(event.currentTarget.value)} />
       </Field>
     </Dialog>
-  );
-}
-
-/** A preview of any shape, as names and values. */
-export function PreviewPairs({ preview }: { preview: Record<string, unknown> }): JSX.Element {
-  return (
-    <dl class="pairs">
-      {Object.entries(preview).map(([name, value]) => (
-        <PreviewPair key={name} name={name.replace(/_/g, " ")} value={previewText(name, value)} />
-      ))}
-    </dl>
-  );
-}
-
-function PreviewPair({ name, value }: { name: string; value: string }): JSX.Element {
-  return (
-    <>
-      <dt>{name}</dt>
-      <dd>{visibleText(value)}</dd>
-    </>
   );
 }

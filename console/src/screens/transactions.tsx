@@ -9,7 +9,6 @@ import { texts } from "../texts";
 import { Confirm } from "../ui/dialog";
 import { Badge, Button, Empty, Head, Loaded, Sheet, TableBox } from "../ui/parts";
 import { done } from "../ui/toasts";
-import { PreviewPairs } from "./topic";
 
 const t = texts.transactions;
 
@@ -83,21 +82,15 @@ export function TransactionsScreen(): JSX.Element {
         )}
       </Loaded>
       {open && (
-        <Confirm<Record<string, unknown>>
+        <Confirm
           title={open.kind === "open" ? t.endTitle(open.id) : t.endHanging}
           action={t.end}
           path={open.kind === "open" ? `${api()}/transactions/end` : `${api()}/transactions/end-hanging`}
           body={open.kind === "open" ? { transactional_id: open.id } : bodyOf(open.of)}
           onClose={() => setOpen(null)}
           onDone={ended}
-        >
-          {(preview) => (
-            <>
-              <p>{open.kind === "open" ? t.endLead : t.hangingLead}</p>
-              <PreviewPairs preview={preview} />
-            </>
-          )}
-        </Confirm>
+          lead={open.kind === "open" ? t.endLead : t.hangingLead}
+        />
       )}
     </>
   );

@@ -1,7 +1,9 @@
-import type { ComponentChildren, JSX } from "preact";
+import { type ComponentChildren, Fragment, type JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type ApiError, asFault, post, preview } from "../net/api";
 import type { Preview } from "../net/types";
+import { previewText } from "../pure/format";
+import { visibleText } from "../pure/visible_text";
 import { texts } from "../texts";
 import { Bones, Button, FaultBox, Field } from "./parts";
 
@@ -57,12 +59,14 @@ export function Dialog({
   );
 }
 
-/** A change that destroys or moves: first what it would do, then the typed name, then the change. */
-export function Confirm<P, R = unknown>({
+/** A change that destroys or moves: first what it would do, then the typed name, then the change. A preview that the
+ * screen does not show in its own way is shown as names and values. */
+export function Confirm<P extends object = Record<string, unknown>, R = unknown>({
   title,
   action,
   path,
   body,
+  lead,
   children,
   onClose,
   onDone,
@@ -72,7 +76,8 @@ export function Confirm<P, R = unknown>({
   action: string;
   path: string;
   body: object;
-  children: (preview: P) => ComponentChildren;
+  lead?: string;
+  children?: (preview: P) => ComponentChildren;
   onClose: () => void;
   onDone: (answer: R) => void;
   /** Why the change makes no sense with this preview, or null. */
@@ -133,7 +138,8 @@ export function Confirm<P, R = unknown>({
       {!found && !fault && <Bones rows={4} />}
       {found && (
         <>
-          {children(found.preview)}
+          {lead && <p>{lead}</p>}
+          {children ? children(found.preview) : <PreviewPairs preview={found.preview} />}
           {refusal && <p class="warn">{refusal}</p>}
           <Field
             name={texts.typeName}
@@ -153,5 +159,18 @@ export function Confirm<P, R = unknown>({
         </>
       )}
     </Dialog>
+  );
+}
+
+function PreviewPairs({ preview }: { preview: object }): JSX.Element {
+  return (
+    <dl class="pairs">
+      {Object.entries(preview).map(([name, value]) => (
+        <Fragment key={name}>
+          <dt>{name.replace(/_/g, " ")}</dt>
+          <dd>{visibleText(previewText(name, value))}</dd>
+        </Fragment>
+      ))}
+    </dl>
   );
 }
