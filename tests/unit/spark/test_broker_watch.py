@@ -17,7 +17,7 @@ from ottla.client.errors import AuthenticationError, ErrorCode, KafkaError, NoBr
 from ottla.spark.pipelines.broker_watch import BrokerWatch, Outage
 from ottla.spark.pipelines.connection import Connection
 from ottla.spark.pipelines.definition import Flow
-from ottla.spark.pipelines.flow_run import FlowRun
+from ottla.spark.pipelines.flow_run import FlowRun, doing
 from ottla.spark.pipelines.graph import graph_of
 from ottla.spark.pipelines.lifecycle import FailurePolicy, Lifecycle
 from ottla.spark.pipelines.pipeline_file import load_pipeline
@@ -116,3 +116,8 @@ def test_the_health_of_a_webhook_is_that_of_its_broker(outage: Outage | None) ->
         assert (status, said) == (200, {"status": "ok"})
     else:
         assert (status, said) == (503, {"status": "unavailable", "error": str(OUTAGE)})
+
+
+def test_what_a_query_waits_for_is_shown_without_java_objects() -> None:
+    assert doing("Getting offsets from org.apache.spark.sql.execution.datasources.v2.X@2fc99e0") == "Getting offsets"
+    assert doing("Processing new data") == "Processing new data"

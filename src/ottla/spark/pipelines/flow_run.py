@@ -142,7 +142,7 @@ class FlowRun:
         if self._is_broker_away:
             self.progress.wait(None, None)
             self._is_broker_away = False
-        said, silent_ms = self._redacted(str(query.status["message"])), now - self._heard_at
+        said, silent_ms = self._redacted(doing(query.status["message"])), now - self._heard_at
         if not self.progress.has_reported:
             self.progress.wait(f"its first batch ({said})", silent_ms / 1000)
         elif silent_ms > SILENCE_MS:
@@ -171,3 +171,8 @@ class FlowRun:
         self.life.stopped()
         self._show(now)
         self.progress.wait(None, None)
+
+
+def doing(message: object) -> str:
+    """What a query does, in Spark's words without the Java object that they may name."""
+    return str(message).partition(" from org.apache.")[0]
