@@ -63,17 +63,17 @@ confluent.basic.auth.credentials.source: URL or USER_INFO. Accepted, without eff
 confluent.basic.auth.user.info: User and password at the registry, as user:password.
 confluent.bearer.auth.token: Token with which the broker logs in at the registry.
 confluent.ssl.truststore.location: PEM file of the registry's CA. Default: the system's certificates.
-confluent.ssl.truststore.type: Format of that file.
+confluent.ssl.truststore.type: Format of the file in confluent.ssl.truststore.location.
 confluent.schema.registry.max.cache.size: Schemas that the broker remembers.
 confluent.missing.id.cache.ttl.sec: Seconds for which the broker remembers that a schema is not registered.
 """
 
 _GROUP: Final = """
 consumer.session.timeout.ms: Silence after which a consumer of the group counts as gone.
-consumer.heartbeat.interval.ms: How often a consumer of the group tells that it is alive.
+consumer.heartbeat.interval.ms: How often a consumer of the group sends a heartbeat.
 consumer.assignment.interval.ms: Least time between two new assignments of the group.
 share.session.timeout.ms: Silence after which a member of the share group counts as gone.
-share.heartbeat.interval.ms: How often a member of the share group tells that it is alive.
+share.heartbeat.interval.ms: How often a member of the share group sends a heartbeat.
 share.record.lock.duration.ms: How long a record handed to a member is kept from the others.
 share.delivery.count.limit: How often a record is handed out before it is given up.
 share.partition.max.record.locks: Records of one partition that can be handed out at a time.
@@ -84,24 +84,24 @@ share.assignment.interval.ms: Least time between two new assignments of the shar
 errors.deadletterqueue.topic.name: Topic for records of the share group that are rejected or delivered too often.
 errors.deadletterqueue.copy.record.enable: Whether a dead letter has the record's key, value and headers.
 ottla.errors.deadletterqueue.required.enable: Whether a record stays in flight until its dead letter is written.
-ottla.errors.deadletterqueue.once.enable: As required.enable, and no record gets two letters even if leaders die.
+ottla.errors.deadletterqueue.once.enable: As required.enable, and at most one letter for a record even if leaders die.
 ottla.share.redelivery.backoff.ms: Pause before a record is delivered the second time; doubles each time. 0: no pause.
 ottla.share.redelivery.backoff.max.ms: Longest pause before a record is delivered again.
 streams.session.timeout.ms: Silence after which a member of the streams group counts as gone.
-streams.heartbeat.interval.ms: How often a member of the streams group tells that it is alive.
+streams.heartbeat.interval.ms: How often a member of the streams group sends a heartbeat.
 streams.num.standby.replicas: Copies of each task's state that other members keep ready.
 streams.initial.rebalance.delay.ms: How long the first assignment waits for more members.
 streams.assignment.interval.ms: Least time between two new assignments of the streams group.
 streams.assignor.name: How tasks are assigned: sticky, or highly_available with warm-up tasks (auto is the same).
 streams.num.warmup.replicas: Warm-up tasks of the streams group at a time; 0: tasks move without any.
 streams.acceptable.recovery.lag: Records of a changelog that may be left to restore when a task moves.
-streams.task.offset.interval.ms: How often members tell how far they have restored their tasks.
+streams.task.offset.interval.ms: How often members report how far they have restored their tasks.
 streams.rack.aware.assignment.tags: Client tags in whose values the copies of a task should differ, by priority.
 """
 
 _CLIENT_METRICS: Final = """
 metrics: Prefixes of the client metrics to be sent; empty for none, * for all.
-interval.ms: How often clients send them.
+interval.ms: How often clients send the metrics.
 match: Which clients are asked, as label=pattern pairs; empty for all.
 """
 
@@ -129,10 +129,10 @@ remote.log.reader.threads: Threads that read from remote storage.
 remote.log.reader.max.pending.tasks: Remote reads that may wait for a thread.
 remote.log.manager.copy.max.bytes.per.second: Limit of copying to remote storage.
 remote.log.manager.copy.quota.window.num: Windows over which copying to remote storage is measured.
-remote.log.manager.copy.quota.window.size.seconds: Length of such a window.
+remote.log.manager.copy.quota.window.size.seconds: Length of a window over which remote copies are measured.
 remote.log.manager.fetch.max.bytes.per.second: Limit of reading from remote storage.
 remote.log.manager.fetch.quota.window.num: Windows over which reading from remote storage is measured.
-remote.log.manager.fetch.quota.window.size.seconds: Length of such a window.
+remote.log.manager.fetch.quota.window.size.seconds: Length of a window over which remote reads are measured.
 remote.fetch.max.wait.ms: How long a fetch waits for remote storage.
 remote.list.offsets.request.timeout.ms: How long a search by time waits for remote storage.
 broker.id: The node's number, under its old name.
@@ -141,7 +141,7 @@ num.replica.alter.log.dirs.threads: Threads for moves of replicas from one log d
 background.threads: Threads for background work.
 request.timeout.ms: How long the broker waits for answers to its own requests.
 socket.connection.setup.timeout.ms: How long the broker waits for a connection that it opens.
-socket.connection.setup.timeout.max.ms: Longest such wait after repeated failures.
+socket.connection.setup.timeout.max.ms: Longest wait for a connection that the broker opens, after repeated failures.
 config.providers: Plug-ins that can stand in for values in the configuration.
 authorizer.class.name: Class that decides which principal may do what; empty allows everything to all.
 early.start.listeners: Listeners that open before the authorizer is ready.
@@ -182,7 +182,7 @@ socket.receive.buffer.bytes: Receive buffer of a connection; -1 leaves it to the
 socket.request.max.bytes: Largest request; a longer one closes its connection.
 socket.listen.backlog.size: Connections that may wait to be accepted.
 max.connections.per.ip: Connections one address may have.
-max.connections.per.ip.overrides: The same for particular addresses, as address:count pairs.
+max.connections.per.ip.overrides: Connections that particular addresses may have, as address:count pairs.
 max.connections: Connections the broker accepts at a time.
 max.connection.creation.rate: Connections the broker accepts per second.
 connections.max.idle.ms: Silence after which a connection is closed.
@@ -204,7 +204,7 @@ num.replica.fetchers: Connections with which a follower fetches from each leader
 replica.high.watermark.checkpoint.interval.ms: How often high watermarks are written to disk.
 fetch.purgatory.purge.interval.requests: Answered fetches after which Apache Kafka tidies its list of waiting ones.
 producer.purgatory.purge.interval.requests: Answered produces after which Apache Kafka tidies its list of waiting ones.
-delete.records.purgatory.purge.interval.requests: The same for deletions of records.
+delete.records.purgatory.purge.interval.requests: Answered deletions after which Apache Kafka tidies its waiting ones.
 auto.leader.rebalance.enable: Whether leadership goes back to preferred replicas by itself.
 leader.imbalance.check.interval.seconds: How often that is looked at.
 unclean.leader.election.interval.ms: How often partitions without leader are looked at for an unclean election.
@@ -284,7 +284,7 @@ num.recovery.threads.per.data.dir: Threads per log directory that load logs at t
 auto.create.topics.enable: Whether asking for a topic that does not exist creates it.
 create.topic.policy.class.name: Class that may refuse new topics.
 alter.config.policy.class.name: Class that may refuse changes of settings.
-log.dir.failure.timeout.ms: How long a broker may be unable to tell that a log directory failed before it stops.
+log.dir.failure.timeout.ms: How long a broker that cannot report a failed log directory goes on before it stops.
 log.initial.task.delay.ms: How long after the start the periodic work on logs begins.
 group.share.delivery.count.limit: How often a record is handed out before it is given up.
 group.share.max.delivery.count.limit: Largest delivery count that a share group may be set to.
@@ -336,11 +336,11 @@ controller.quorum.auto.join.enable: Whether a controller joins the voters by its
 controller.quorum.fetch.snapshot.max.bytes: Bytes of a snapshot fetched at a time.
 controller.quorum.fetch.max.bytes: Bytes of the metadata log fetched at a time.
 metrics.num.samples: Samples that a measured rate is made of.
-metrics.sample.window.ms: Length of such a sample.
+metrics.sample.window.ms: Length of a sample of which measured rates are made.
 metric.reporters: Plug-ins that report metrics.
 metrics.recording.level: How many details are measured.
 kafka.metrics.reporters: Plug-ins that report metrics of the older kind.
-kafka.metrics.polling.interval.secs: How often those plug-ins look.
+kafka.metrics.polling.interval.secs: How often the plug-ins of kafka.metrics.reporters read the metrics.
 telemetry.max.bytes: Largest push of metrics that is taken from a client.
 quota.window.num: Windows over which the rate of a client is measured for its quota.
 replication.quota.window.num: Windows over which replication is measured for its limit.
@@ -364,13 +364,13 @@ ssl.provider: Java security provider for TLS.
 ssl.enabled.protocols: TLS versions that are accepted.
 ssl.keystore.type: Format of the key store.
 ssl.keystore.location: File with the node's key and certificates.
-ssl.keystore.password: Password of that file.
+ssl.keystore.password: Password of the key store.
 ssl.key.password: Password of the private key.
 ssl.keystore.key: The private key itself, as PEM.
 ssl.keystore.certificate.chain: The certificates themselves, as PEM.
 ssl.truststore.type: Format of the trust store.
 ssl.truststore.location: File with the certificates that are trusted.
-ssl.truststore.password: Password of that file.
+ssl.truststore.password: Password of the trust store.
 ssl.truststore.certificates: The trusted certificates themselves, as PEM.
 ssl.keymanager.algorithm: Java's algorithm for managing keys.
 ssl.trustmanager.algorithm: Java's algorithm for deciding trust.
@@ -389,12 +389,12 @@ sasl.login.callback.handler.class: Class that the broker's own login asks for cr
 sasl.kerberos.service.name: Name of the Kerberos service.
 sasl.kerberos.kinit.cmd: Path of kinit.
 sasl.kerberos.ticket.renew.window.factor: Share of a ticket's life after which it is renewed.
-sasl.kerberos.ticket.renew.jitter: Random share of that time.
+sasl.kerberos.ticket.renew.jitter: Random share that is added to the time of a Kerberos ticket's renewal.
 sasl.kerberos.min.time.before.relogin: Least time between two Kerberos logins.
 sasl.login.refresh.window.factor: Share of a credential's life after which it is renewed.
-sasl.login.refresh.window.jitter: Random share of that time.
+sasl.login.refresh.window.jitter: Random share that is added to the time of a credential's renewal.
 sasl.login.refresh.min.period.seconds: Least time between two renewals of a credential.
-sasl.login.refresh.buffer.seconds: Time before its end by which a credential should be renewed.
+sasl.login.refresh.buffer.seconds: Time before a credential's end by which it should be renewed.
 sasl.login.connect.timeout.ms: How long a connection to the identity provider may take.
 sasl.login.read.timeout.ms: How long an answer of the identity provider may take.
 sasl.login.retry.backoff.max.ms: Longest pause between attempts at the identity provider.
@@ -413,15 +413,15 @@ sasl.oauthbearer.assertion.claim.nbf.seconds: How long before now an assertion i
 sasl.oauthbearer.assertion.claim.sub: Subject in an assertion.
 sasl.oauthbearer.assertion.file: File with a ready assertion.
 sasl.oauthbearer.assertion.private.key.file: File with the key that signs assertions.
-sasl.oauthbearer.assertion.private.key.passphrase: Passphrase of that key.
+sasl.oauthbearer.assertion.private.key.passphrase: Passphrase of the key that signs assertions.
 sasl.oauthbearer.assertion.template.file: File with further claims of an assertion.
 sasl.oauthbearer.scope.claim.name: Claim that holds the scope.
 sasl.oauthbearer.sub.claim.name: Claim that holds the user.
-sasl.oauthbearer.token.endpoint.url: Where tokens are got.
-sasl.oauthbearer.jwks.endpoint.url: Where the keys that check tokens are got.
-sasl.oauthbearer.jwks.endpoint.refresh.ms: How often those keys are read again.
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms: First pause after those keys could not be got.
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms: Longest pause after those keys could not be got.
+sasl.oauthbearer.token.endpoint.url: Address of the identity provider that issues tokens.
+sasl.oauthbearer.jwks.endpoint.url: Address of the keys with which tokens are checked.
+sasl.oauthbearer.jwks.endpoint.refresh.ms: How often the keys that check tokens are read again.
+sasl.oauthbearer.jwks.endpoint.retry.backoff.ms: First pause after the keys that check tokens could not be read.
+sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms: Longest pause after the keys that check tokens could not be read.
 sasl.oauthbearer.clock.skew.seconds: How far the clocks of issuer and broker may differ.
 sasl.oauthbearer.expected.audience: Audiences of which a token must have one.
 sasl.oauthbearer.expected.issuer: Issuer that a token must have.

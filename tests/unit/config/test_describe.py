@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +138,11 @@ def test_every_own_setting_of_a_node_has_a_text_and_a_default_that_it_accepts(na
     assert len(DOCS[name]) > 10
     if OWN_KEYS[name].default:
         check_own(name, OWN_KEYS[name].default)
+
+
+def test_no_text_of_a_setting_leans_on_the_one_before_it() -> None:
+    """They are shown one by one, and the reference sorts them by name."""
+    leaning = re.compile(
+        r"^The same\b|\b[Ss]uch (?:an? |wait)|\b(?:that|those) (?:file|key|keys|time|plug-ins)\b(?! that)"
+    )
+    assert [f"{name}: {text}" for name, text in DOCS.items() if leaning.search(text)] == []
