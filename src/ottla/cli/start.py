@@ -88,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         action="append",
         default=[],
-        help="a setting, over the file's; may be repeated",
+        help="a setting, over the file's; may be repeated. Not for passwords: every user of the machine sees it",
     )
     made.add_argument(
         "--secure",
