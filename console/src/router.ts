@@ -6,7 +6,7 @@ export interface Address {
   query: Record<string, string>;
 }
 
-/** A broken percent sign is text, not an error: the address bar is anybody's to write in. */
+/** A broken percent sign is text, not an error: users may type any address. */
 function decoded(text: string): string {
   try {
     return decodeURIComponent(text);

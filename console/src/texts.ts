@@ -638,7 +638,7 @@ export const texts = {
     auditSource: (source: string) => (source === "console" ? "changes made in this console" : `from ${source}`),
     onTopic: "Principals that may do something on this topic",
     noAccess: "No rule names this topic",
-    noAccessHint: "Only super users may use it, or everybody if the cluster has no authorizer.",
+    noAccessHint: "Only super users may use it, or every user if the cluster has no authorizer.",
   },
   sql: {
     title: "SQL",
