@@ -373,7 +373,7 @@ class Node:
             self._farewell.result()
         except KafkaError as error:
             # A full disk: the next start finds a broker without a clean shutdown, as after a crash.
-            log.warning("the shutdown could not be written: %s", error)
+            log.warning("the controlled shutdown could not be recorded: %s", error)
         self._waits.end("the controlled shutdown is done")
 
     def hurry(self) -> None:

@@ -93,7 +93,7 @@ class Election:
         await self._commit(consumer)
         if self._is_chosen:
             self.is_leader, self.leader_url = True, self.url
-            _log.info("this instance (%s) leads", self.url)
+            _log.info("this instance (%s) is the leader", self.url)
 
     async def _commit(self, consumer: Consumer[bytes | None, bytes | None]) -> None:
         end = self._topic.end_offset

@@ -150,7 +150,7 @@ class Cleaner:
                 self._set_uncleanable(log, str(trouble))
                 continue
             except OSError as trouble:
-                logger.warning("%s: cannot see whether it is dirty: %s", log.name, trouble)
+                logger.warning("%s: cannot find out whether it needs cleaning: %s", log.name, trouble)
                 continue
             self.max_dirty_ratio = max(self.max_dirty_ratio, cleanable.dirty_ratio)
             self.max_compaction_delay_ms = max(self.max_compaction_delay_ms, cleanable.compaction_delay_ms)
@@ -275,7 +275,7 @@ class Cleaner:
             if trouble.errno not in (errno.ENOSPC, errno.EDQUOT):
                 self._set_uncleanable(log, str(trouble))
             else:
-                logger.warning("%s: no room to clean it: %s", log.name, trouble)
+                logger.warning("%s: not cleaned, no space left: %s", log.name, trouble)
         finally:
             self._running = None
         return None

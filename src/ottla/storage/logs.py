@@ -501,7 +501,7 @@ class Logs:
                 self._write_checkpoints(log_dir)
             except OSError as trouble:
                 if trouble.errno in (errno.ENOSPC, errno.EDQUOT):
-                    logger.warning("%s: no room for checkpoints", log_dir.path)
+                    logger.warning("%s: checkpoints are not written, no space left", log_dir.path)
                 else:
                     self._dir_failed(log_dir, trouble)
 

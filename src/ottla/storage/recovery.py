@@ -171,7 +171,7 @@ class _Recovery:
             self.epochs.truncate_from_end(segment.base_offset)
             self._is_cut = self._recover(index, self._may_have_gaps)
         elif segment in self._damaged and segment.size:
-            logger.warning("%s: its index files are not usable and are made anew", segment.path)
+            logger.warning("%s: rebuilding its index files, which cannot be used", segment.path)
             try:
                 segment.rebuild_indexes(self._interval_bytes)
             except OSError as trouble:
@@ -184,7 +184,7 @@ class _Recovery:
         segment = self.segments[index]
         self.log_end_offset, end = segment.next_offset()
         if end != segment.size:
-            logger.warning("%s does not end with a whole batch in spite of a clean stop", segment.path)
+            logger.warning("%s ends within a batch, although the node stopped cleanly", segment.path)
             self._is_cut = self._recover(index, True)
             self.log_end_offset, _ = segment.next_offset()
         if next_base is not None and self.log_end_offset < next_base and not self._may_have_gaps:
@@ -249,7 +249,7 @@ class _Recovery:
         """
         if trouble.errno not in NO_ROOM:
             raise trouble
-        logger.warning("%s: what goes with it is written later: %s", segment.path, trouble)
+        logger.warning("%s: its index or producer snapshot is written later: %s", segment.path, trouble)
         self._unwritten_offset = min(self._unwritten_offset, segment.base_offset)
 
     def log_outcome(self) -> None:

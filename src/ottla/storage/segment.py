@@ -245,7 +245,7 @@ class Segment(SegmentTail):
                 raise
         except CorruptIndex:
             pass
-        logger.warning("%s: its index is wrong and is made anew", self.path)
+        logger.warning("%s: rebuilding its index, which is wrong", self.path)
         self.rebuild_indexes()
         return self._walk(offset, self.offset_index.lookup(offset).position)
 
@@ -267,7 +267,7 @@ class Segment(SegmentTail):
         except (CorruptIndex, FileNotFoundError, CorruptRecords):
             is_plausible = False
         if not is_plausible:
-            logger.warning("%s: its index is wrong and is made anew", self.path)
+            logger.warning("%s: rebuilding its index, which is wrong", self.path)
             self.rebuild_indexes()
 
     def _walk(self, offset: int, position: int) -> int:

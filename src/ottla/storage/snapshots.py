@@ -84,7 +84,7 @@ def rebuild_producers(
         except FileNotFoundError:
             snapshots.pop()
         except CorruptSnapshot as trouble:
-            logger.warning("%s: %s; an earlier snapshot and the log do instead", path, trouble)
+            logger.warning("%s: %s; using an earlier snapshot and the log", path, trouble)
             remove_if_there(disk, path)
             snapshots.pop()
     start = producers.end_offset

@@ -548,7 +548,7 @@ class HostedShard(Generic[S]):
     def _fail(self, error: KafkaError) -> None:
         """Memory and log differ: drop the shard (C1)."""
         if not self.is_gone:
-            log.error("%s-%d: %s; its shard is loaded anew", self._coordinator.topic, self.index, error)
+            log.error("%s-%d: %s; reloading its shard", self._coordinator.topic, self.index, error)
             self._coordinator.reload(self)
 
     def stop(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:

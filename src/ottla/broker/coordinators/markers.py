@@ -64,7 +64,12 @@ class TransactionMarkers:
                     written.append(partition)  # deleted meanwhile: it needs no marker
                 elif error.code in _STOPPING:
                     is_stopped = True
-                    log.error("no marker of %s in %s-%d: %s", effect.transactional_id, *partition, error)
+                    log.error(
+                        "the transaction marker of %s is not written to %s-%d: %s",
+                        effect.transactional_id,
+                        *partition,
+                        error,
+                    )
                 else:
                     retried.append(partition)
                 continue
@@ -87,7 +92,7 @@ class TransactionMarkers:
         self, hosted: HostedShard[TransactionShard], effect: SendMarkers, codes: dict[TopicPartition, ErrorCode]
     ) -> None:
         if any(code in _STOPPING for code in codes.values()):
-            log.error("no markers of %s: %s", effect.transactional_id, codes)
+            log.error("the transaction markers of %s are not written: %s", effect.transactional_id, codes)
             return
         written = [
             partition

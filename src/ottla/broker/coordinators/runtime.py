@@ -233,7 +233,7 @@ class Coordinator(ABC, Generic[S]):
             except (CorruptRecords, KafkaError, OSError) as error:
                 self.load_failed(hosted, error)
             except Exception as error:  # a bug, reported like that of a request; other shards are still loaded
-                log.error("a bug", exc_info=error)
+                log.error("a bug: a coordinator shard could not be loaded", exc_info=error)
                 self.load_failed(hosted, error)
                 self.ground.bug(error)
 

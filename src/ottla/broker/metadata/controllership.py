@@ -278,7 +278,7 @@ class Controllership:
             return  # it may be slow, or cut off: the session decides
         current = self._controller.image.brokers.get(broker_id) if self._controller is not None else None
         if current is not None and current.epoch == broker.epoch and not current.is_fenced:
-            log.warning("broker %d is fenced: it takes no connections any more", broker_id)
+            log.warning("broker %d is fenced: it no longer accepts connections", broker_id)
             self.heartbeats.forget(broker_id)
             await self._fence(broker_id)
 

@@ -204,11 +204,11 @@ class Lifecycle:
                 continue
             if response.error_code in LOST_REGISTRATION:
                 # It was unregistered, or the controller lost its disk: register again.
-                log.warning("this broker is not registered any more (%s): it registers anew", response.error_code)
+                log.warning("this broker is no longer registered (%s): registering again", response.error_code)
                 try:
                     await self.register()
                 except KafkaError as error:
-                    log.warning("this broker could not register anew, and tries again: %s", error.message)
+                    log.warning("this broker could not register again; retrying: %s", error.message)
                     continue
             self.is_fenced = response.is_fenced
 

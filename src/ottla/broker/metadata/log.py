@@ -288,7 +288,7 @@ class MetadataLog:
             self._log.assign_topic_id(METADATA_TOPIC_ID)
         self._replay(snapshot_end)
         if self.end_offset < snapshot_end:
-            log.warning("%s ends before the snapshot at %d and starts anew", self._directory, snapshot_end)
+            log.warning("%s ends before the snapshot at %d: emptying it", self._directory, snapshot_end)
             self._log.truncate_fully(snapshot_end, timestamp=self._clock())
         self._log.flush_now()
         self._log.advance_high_watermark(snapshot_end)
@@ -297,7 +297,7 @@ class MetadataLog:
         for header, batch in self._log.batches(max(snapshot_end, self.start_offset)):
             offset = header.base_offset
             if header.leader_epoch < (self._log.epochs.epoch_for_offset(offset) or 0):
-                log.warning("%s: the epoch goes back at offset %d; the log is cut there", self._directory, offset)
+                log.warning("%s: the epoch decreases at offset %d; truncating the log there", self._directory, offset)
                 self._log.truncate(offset, timestamp=self._clock())  # M1: no CRC covers the epoch
                 return
             self._last_timestamp = header.max_timestamp
@@ -464,7 +464,9 @@ class MetadataLog:
         try:
             self._log.close()
         except KafkaError as error:
-            log.warning("%s: its indexes are not up to date, the next start makes them: %s", self._directory, error)
+            log.warning(
+                "%s: its index files were not written; the next start rebuilds them: %s", self._directory, error
+            )
         self._snapshots.close()
 
     def save_state(self, state: QuorumState) -> None:

@@ -367,7 +367,7 @@ class Quorum:
         try:
             self.log.append_fetched(effect.records)
         except CorruptRecords as error:
-            log.warning("what the leader sent of the metadata log is not used: %s", error)
+            log.warning("the leader's records of the metadata log were not accepted: %s", error)
         if self.log.voters is not before:
             self._voters_may_have_changed()
         self._sync_soon()

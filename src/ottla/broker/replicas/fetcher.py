@@ -283,7 +283,7 @@ class Fetcher:
                 self._sync_cut(partition)
             elif isinstance(effect, Restart):
                 log.warning(
-                    "%s begins anew at %d: its end %d is before its leader's start",
+                    "%s restarts empty at offset %d: its log end offset %d is before its leader's log start offset",
                     replica.name,
                     effect.offset,
                     replica.log_end_offset,

@@ -126,7 +126,7 @@ class Fetchers:
                 await partition.log.sync_end()
             except KafkaError as error:
                 if not partition.log.is_offline:
-                    log.warning("a cut of %s cannot be put on disk: %s", partition.log.name, error)
+                    log.warning("a truncation of %s cannot be flushed: %s", partition.log.name, error)
                     await asyncio.sleep(self._ground.config.replica_fetch_backoff_ms / 1000)
 
     def _checkpointed(self) -> asyncio.Future[None]:

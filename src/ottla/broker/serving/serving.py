@@ -158,7 +158,7 @@ class Serving:
             if not any(is_tls_setting(name) for name in ground.config.dynamic):
                 raise
             # A node must start on any metadata log: use the stores of its file.
-            log.error("%s: it has the key store of this node's own settings instead", error.message)
+            log.error("%s: using the key store of this node's own file instead", error.message)
             return ground.listener_tls.context(ground.static_config, config)
 
     def stop(self) -> None:

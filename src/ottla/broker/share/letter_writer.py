@@ -238,7 +238,12 @@ class LetterWriter:
         except CorruptRecords as error:
             source = self._source
             place_text = f"{source.topic}-{source.partition} at offset {offset}"
-            log.warning("share group %s: dead letters of %s have no copy: %s", source.group_id, place_text, error)
+            log.warning(
+                "share group %s: dead letters of %s are written without the record: %s",
+                source.group_id,
+                place_text,
+                error,
+            )
         except KafkaError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise

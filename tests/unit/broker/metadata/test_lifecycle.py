@@ -83,7 +83,7 @@ def test_a_broker_that_cannot_register_anew_tries_again(tmp_path: Path, caplog: 
         assert ground.bugs == []
 
     run_timed(scenario())
-    assert "tries again: the active controller cannot be reached" in caplog.text
+    assert "retrying: the active controller cannot be reached" in caplog.text
 
 
 def test_a_broker_that_is_unregistered_before_it_is_unfenced_registers_anew(tmp_path: Path) -> None:

@@ -337,7 +337,7 @@ def test_a_new_leader_appends_when_its_cut_is_on_disk(
         assert partition.append(memoryview(bytearray(batch)), CLOCK, 0).base_offset == 2
 
     asyncio.run(scenario())
-    assert "a cut of t-0 cannot be put on disk" in caplog.text
+    assert "a truncation of t-0 cannot be flushed" in caplog.text
 
 
 def _sleep_shortly(sleep: Any) -> Any:
