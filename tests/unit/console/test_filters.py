@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
 from typing import Any
 
 import pyarrow
@@ -171,19 +174,44 @@ def test_a_limit_takes_the_first_matches() -> None:
     assert [row for row, _ in wanted.matching("t", table_of(ROWS), 2)] == [0, 1]
 
 
-@pytest.mark.parametrize("is_plain", [False, True])
-def test_bytes_are_found_in_rows_and_never_across_them(is_plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if is_plain:
-        monkeypatch.setattr(byte_search, "_memmem", None)
+@pytest.fixture(params=["imported", "plain"])
+def search(request: pytest.FixtureRequest) -> Any:
+    """The module as it was imported (compiled, if there is a compiler), and as plain Python."""
+    if request.param == "imported":
+        return byte_search
+    source = Path(byte_search.__file__).with_name("byte_search.py")
+    spec = spec_from_loader("plain_byte_search", SourceFileLoader("plain_byte_search", str(source)))
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_bytes_are_found_in_rows_and_never_across_them(search: Any) -> None:
     column = pyarrow.array([b"xab", b"cab", None, b"", b"abcabc", b"zabc"], pyarrow.binary())
-    assert byte_search.rows_with(column, b"abc") == [4, 5]
-    assert byte_search.rows_with(column.slice(1), b"ab") == [0, 3, 4]
-    assert byte_search.rows_with(column, b"q") == []
-    assert byte_search.rows_with(column.slice(0, 0), b"a") == []
-    assert byte_search.rows_with(pyarrow.array([None, None], pyarrow.binary()), b"a") == []
-    assert [byte_search.occurs(column, one) for one in (b"abc", b"bca", b"q", b"")] == [True, True, False, True]
-    assert not byte_search.occurs(column.slice(4, 1), b"z")
-    assert not byte_search.occurs(column.slice(0, 0), b"a")
+    assert search.rows_with(column, b"abc") == [4, 5]
+    assert search.rows_with(column.slice(1), b"ab") == [0, 3, 4]
+    assert search.rows_with(column, b"q") == []
+    assert search.rows_with(column.slice(0, 0), b"a") == []
+    assert search.rows_with(pyarrow.array([None, None], pyarrow.binary()), b"a") == []
+    assert [search.occurs(column, one) for one in (b"abc", b"bca", b"q", b"")] == [True, True, False, True]
+    assert not search.occurs(column.slice(4, 1), b"z")
+    assert not search.occurs(column.slice(0, 0), b"a")
+
+
+def test_bytes_are_found_wherever_they_are(search: Any) -> None:
+    """Sizes around those of the blocks that the compiled search reads."""
+    chosen = random.Random(1)
+    for _ in range(400):
+        rows = [bytes(chosen.choices(b"ab\xff", k=chosen.choice([0, 1, 15, 63, 64, 65, 200]))) for _ in range(3)]
+        needle = bytes(chosen.choices(b"ab\xff", k=chosen.choice([1, 2, 3, 7, 17, 64, 66])))
+        if chosen.random() < 0.5:
+            place = chosen.randrange(3)
+            at = chosen.randrange(len(rows[place]) + 1)
+            rows[place] = rows[place][:at] + needle + rows[place][at:]
+        column = pyarrow.array([b"before", *rows, b"after"], pyarrow.binary()).slice(1, 3)
+        assert search.rows_with(column, needle) == [place for place, row in enumerate(rows) if needle in row]
+        assert search.occurs(column, needle) == (needle in b"".join(rows))
 
 
 def test_offset_ranges_of_a_table() -> None:
