@@ -9,6 +9,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.companion import ENDS_WITH_STDIN, end_with_stdin
+from ottla.cli.garbage import settle_after_start
 from ottla.cli.output import notice
 from ottla.cli.session import MISUSED, CommandError, Session, add_broker_options, command_parser, file_settings, run
 from ottla.net import new_event_loop
@@ -163,6 +164,7 @@ async def serve(session: Session, options: argparse.Namespace) -> None:
         end_with_stdin(stopping)
     try:
         await server.start()
+        settle_after_start()
         notice(f"schema registry: {server.url}")
         await stopping.wait()
     except Fault as fault:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import errno
-import gc
 import logging
 import os
 import resource
@@ -27,6 +26,7 @@ from ottla.broker.serving.http_guard import LOOPBACK, HttpAccess, read_token
 from ottla.cli import node_log
 from ottla.cli.companion import Companion
 from ottla.cli.config_providers import resolve
+from ottla.cli.garbage import settle_after_start
 from ottla.cli.memory import give_back_while_idle
 from ottla.cli.session import forget_stdout
 from ottla.config import BrokerConfig, ConfigError, parse_properties
@@ -400,10 +400,7 @@ async def _run(
     node.on_failure = stopping.set
     problem = await _start(node, *metrics, stopping)
     if problem is None and not stopping.is_set():
-        # Objects made by the start live as long as the process: exempt them from later garbage collections.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(20_000, 50, 100)
+        settle_after_start()
         give_back_while_idle(loop, resident_bytes)
         _say(
             f"ottla: node {config.node_id} ready on {node.address} in {time.perf_counter() - started:.2f} s "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from ottla.registry import faults
@@ -9,6 +10,7 @@ from ottla.registry import faults
 DEFAULT_CONTEXT = "."
 MAX_SUBJECT_CHARS = 1_000
 _PREFIX = ":."
+_has_control = re.compile(r"[\x00-\x1f]").search
 _RESERVED = ("__GLOBAL", "__EMPTY")
 
 
@@ -34,7 +36,7 @@ class Subject(NamedTuple):
 
 def parse(text: str, context: str = DEFAULT_CONTEXT) -> Subject:
     """The subject that a request names; `context` is that of its path, and holds for names without one."""
-    if len(text) > MAX_SUBJECT_CHARS or any(ord(one) < 32 for one in text) or text in _RESERVED:
+    if len(text) > MAX_SUBJECT_CHARS or _has_control(text) or text in _RESERVED:
         raise faults.invalid_subject(text[:100])
     if not text.startswith(_PREFIX):
         return Subject(context, text)
@@ -45,6 +47,6 @@ def parse(text: str, context: str = DEFAULT_CONTEXT) -> Subject:
 def parse_context(text: str) -> str:
     """The context of a path: `ctx`, `.ctx` and `:.ctx:` are the same."""
     name = text.strip(":")
-    if ":" in name or len(name) > MAX_SUBJECT_CHARS or any(ord(one) < 32 for one in name):
+    if ":" in name or len(name) > MAX_SUBJECT_CHARS or _has_control(name):
         raise faults.invalid_subject(text[:100])
     return name if name.startswith(".") else f".{name}"
