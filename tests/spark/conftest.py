@@ -32,7 +32,8 @@ from pyspark.sql import DataFrame, SparkSession
 from ottla.spark.pipelines.connection import Connection
 from ottla.spark.pipelines.definition import Pipeline, PipelineError
 from ottla.spark.pipelines.pipeline_file import parse_pipeline
-from ottla.spark.pipelines.run import PipelineRun, run_pipeline
+from ottla.spark.pipelines.run import PipelineRun
+from ottla.spark.pipelines.run_loop import run_pipeline
 from ottla.spark.pipelines.state import PipelineState
 from tests.interop.conftest import shared_server
 from tests.interop.servers import Server

@@ -31,7 +31,7 @@ from ottla.spark.pipelines.pipeline_file import load_outline, load_pipeline, loa
 from ottla.spark.pipelines.progress import FlowProgress, SourceCounts, lag_of
 from ottla.spark.pipelines.redaction import Redaction
 from ottla.spark.pipelines.redrive import Letter, letters_of_file
-from ottla.spark.pipelines.run import run_pipeline
+from ottla.spark.pipelines.run_loop import run_pipeline
 from ottla.spark.pipelines.state import PipelineState
 from ottla.spark.pipelines.table_flows import table_schema
 from ottla.spark.pipelines.topic_views import inferred_schema

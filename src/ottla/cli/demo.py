@@ -352,7 +352,8 @@ def _run(count: int, folder: Path, broker: str) -> bool:
     try:
         spark = new_session("ottla-demo", state.log, settings=pipeline.spark, is_short=True)
         from ottla.spark.pipelines.connection import Connection
-        from ottla.spark.pipelines.run import PipelineRun, run_pipeline
+        from ottla.spark.pipelines.run import PipelineRun
+        from ottla.spark.pipelines.run_loop import run_pipeline
 
         _say(f"{count} orders come in by topic and by file; the pipeline 'orders' checks them:\n")
         run = PipelineRun(pipeline, spark, state, Connection(broker))

@@ -173,7 +173,8 @@ def run(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, c
     try:
         observers = pipeline_observers.Observers(options, pipeline, connection)
         spark = spark_session(options, pipeline, state, connection)
-        from ottla.spark.pipelines.run import PipelineRun, run_pipeline
+        from ottla.spark.pipelines.run import PipelineRun
+        from ottla.spark.pipelines.run_loop import run_pipeline
 
         run = PipelineRun(pipeline, spark, state, connection)
         is_logged = options.log_format == pipeline_observers.JSON_LINES

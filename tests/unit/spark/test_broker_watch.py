@@ -18,7 +18,7 @@ from ottla.spark.pipelines.broker_watch import BrokerWatch, Outage
 from ottla.spark.pipelines.connection import Connection
 from ottla.spark.pipelines.definition import Flow
 from ottla.spark.pipelines.flow_run import FlowRun, doing
-from ottla.spark.pipelines.graph import graph_of
+from ottla.spark.pipelines.graph import flows_of_topics, graph_of
 from ottla.spark.pipelines.lifecycle import FailurePolicy, Lifecycle
 from ottla.spark.pipelines.pipeline_file import load_pipeline
 from ottla.spark.pipelines.webhook import Head
@@ -100,7 +100,9 @@ def test_flows_of_topics_are_found_through_views(tmp_path: Path) -> None:
         "flows": {"a": {"from": "seen", "delta": "x"}, "b": {"from": "files", "delta": "y"}},
     }
     (tmp_path / "pipeline.yml").write_text(json.dumps(document))
-    graph = graph_of(load_pipeline(tmp_path, {}))
+    pipeline = load_pipeline(tmp_path, {})
+    assert list(flows_of_topics(pipeline)) == ["a"]
+    graph = graph_of(pipeline)
     assert graph.sources_of("a") == {"rows", "files"}
     assert graph.sources_of("b") == {"files"}
 

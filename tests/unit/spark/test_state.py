@@ -12,7 +12,8 @@ from typing import Any, cast
 import pytest
 
 from ottla.spark.pipelines.errors import TakenOver
-from ottla.spark.pipelines.run import PipelineRun, run_pipeline
+from ottla.spark.pipelines.run import PipelineRun
+from ottla.spark.pipelines.run_loop import run_pipeline
 from ottla.spark.pipelines.state import PipelineState
 
 

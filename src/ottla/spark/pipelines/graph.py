@@ -87,6 +87,14 @@ def graph_of(pipeline: Pipeline) -> Graph:
     return Graph(pipeline.name, tuple(nodes), tuple(dict.fromkeys(edges)))
 
 
+def flows_of_topics(pipeline: Pipeline) -> Iterator[str]:
+    """The flows that read or write topics."""
+    graph, topics = graph_of(pipeline), {source.name for source in pipeline.sources if source.kind == "topic"}
+    for flow in pipeline.flows:
+        if flow.kind == "topic" or graph.sources_of(flow.name) & topics:
+            yield flow.name
+
+
 def _shown_kind(kind: str) -> str:
     return f"{kind} " if kind in ("topic", "files", "delta", "iceberg") else ""
 

@@ -9,27 +9,25 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ottla.client.errors import KafkaError
-from ottla.converters.errors import ConverterError
 from ottla.spark.pipelines import jdbc, targets
 from ottla.spark.pipelines.broker_watch import BrokerWatch
 from ottla.spark.pipelines.connection import Connection
 from ottla.spark.pipelines.definition import Flow, Pipeline, PipelineError, Source
-from ottla.spark.pipelines.errors import BadData, Unavailable
+from ottla.spark.pipelines.errors import BadData
 from ottla.spark.pipelines.fingerprints import Guard
 from ottla.spark.pipelines.flow_run import FlowRun
+from ottla.spark.pipelines.followed_tables import FollowedTables
 from ottla.spark.pipelines.frames import LETTERS_FLOW, Frames
-from ottla.spark.pipelines.graph import graph_of
-from ottla.spark.pipelines.history import History
+from ottla.spark.pipelines.graph import flows_of_topics
 from ottla.spark.pipelines.isolation import Isolation, set_aside_of, write_letters
-from ottla.spark.pipelines.lifecycle import BACKING_OFF, ISOLATING, ONCE_RETRY_MS, PAUSED, FailurePolicy, Lifecycle
+from ottla.spark.pipelines.lifecycle import ISOLATING, ONCE_RETRY_MS, PAUSED, FailurePolicy, Lifecycle
 from ottla.spark.pipelines.plans import plan_of
 from ottla.spark.pipelines.poison import SetAside
 from ottla.spark.pipelines.progress import FlowProgress, SourceCounts
@@ -44,7 +42,6 @@ from ottla.spark.pipelines.verdicts import FlowChanges
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-TICK_S = 0.5
 STOP_TICK_S = 0.1
 QUALITY_EVERY_MS = 10_000
 
@@ -64,7 +61,6 @@ class PipelineRun:
         """The sources of each query in the order of its plan, if poison records are to be set aside."""
         self._isolations: dict[str, Isolation] = {}
         self._runs: dict[str, FlowRun] = {}
-        self._followers: dict[str, tuple[jdbc.Follower, Lifecycle]] = {}
         self._is_once = False
         self._brokers = BrokerWatch(connection)
         self._of_topics: frozenset[str] = frozenset()
@@ -75,6 +71,7 @@ class PipelineRun:
         self.listeners: list[Callable[[str, Report], None]] = [self._count]
         """Called with the name of a flow and Spark's report of a batch, once for each report."""
         self.redacted = Redaction.of(pipeline, connection)
+        self._followed = self._followed_tables({})
         self.guard = Guard(pipeline, state, self.redacted)
         self.quality = Quality(pipeline.name, (), None, _wall_ms())
         self._broken: list[Broken] = []
@@ -119,8 +116,7 @@ class PipelineRun:
             self._add(Flow(name, name, topic=self._pipeline.dead_letters))
         history = self._state.read_quality()
         self.quality = Quality(self._pipeline.name, self._frames.subjects, history, _wall_ms())
-        for name, follower in self._frames.followers.items():
-            self._followers[name] = follower, self._lifecycle(FailurePolicy(self._pipeline.on_failure))
+        self._followed = self._followed_tables(self._frames.followers)
 
     def _note_readers(self) -> None:
         """Which sources each query reads, if poison records are to be set aside."""
@@ -156,6 +152,11 @@ class PipelineRun:
         life = self._lifecycle(policy)
         self._runs[flow.name] = FlowRun(flow, life, self._state.checkpoint(flow.name), self.redacted)
 
+    def _followed_tables(self, followers: Mapping[str, jdbc.Follower]) -> FollowedTables:
+        interval_s = max(parse_interval_ms(self._pipeline.trigger, "trigger") / 1000, 0.1) if followers else 0.0
+        policy = FailurePolicy(self._pipeline.on_failure)
+        return FollowedTables(followers, lambda: self._lifecycle(policy), interval_s, self.redacted)
+
     def _lifecycle(self, policy: FailurePolicy) -> Lifecycle:
         return Lifecycle(policy, Random())
 
@@ -180,25 +181,11 @@ class PipelineRun:
     def start(self) -> None:
         """Start the first query; `poll` starts the others. A run to the end (`is_once`) has one after the other, in the
         order of the file, so that what one writes is there for the next."""
-        for follower, life in self._followers.values():
-            self._begin(f"reading {follower.source.place}")
-            life.begun()
-            try:
-                follower.step()
-            except PipelineError:
-                raise
-            except Exception as error:
-                raise jdbc.failed(follower.source, error) from None
-            if not self._is_once:
-                follower.start(self._trigger_s)
+        self._followed.start(self._begin, is_once=self._is_once)
         if self._pipeline.uses_topics:
-            self._of_topics = frozenset(_flows_of_topics(self._pipeline))
+            self._of_topics = frozenset(flows_of_topics(self._pipeline))
             self._brokers.start()
         self._start_due()
-
-    @property
-    def _trigger_s(self) -> float:
-        return max(parse_interval_ms(self._pipeline.trigger, "trigger") / 1000, 0.1)
 
     @property
     def is_started(self) -> bool:
@@ -273,7 +260,7 @@ class PipelineRun:
         self._resume()
         self._isolate()
         self._start_due()
-        self._poll_followers()
+        self._followed.poll(_now())
         now, outage = _now(), self._brokers.outage
         away_s = 0.0 if outage is None else time.time() - outage.since
         for name, run in self._runs.items():
@@ -330,28 +317,12 @@ class PipelineRun:
             if name in self._runs:
                 self._runs[name].life.resumed()
 
-    def _poll_followers(self) -> None:
-        """A table that could not be read is read again after a pause, as a flow is."""
-        now = _now()
-        for follower, life in self._followers.values():
-            error = follower.take_error()
-            if error is not None:
-                what = error if isinstance(error, PipelineError) else jdbc.failed(follower.source, error)
-                life.failed(self.redacted(str(what)), is_transient=isinstance(what, Unavailable), now=now)
-            elif follower.take_step():
-                life.reported()
-            if life.state == BACKING_OFF and life.is_due(now):
-                life.begun()
-                follower.start(self._trigger_s)
-
     # Its end
 
     def stop(self, timeout_s: float = 0.0, hurried: threading.Event | None = None) -> None:
         """End all queries: each after its running batch, within a limit. The next run does an unfinished batch
         again."""
-        for follower, life in self._followers.values():
-            follower.stop()
-            life.stopped()
+        self._followed.stop()
         for isolation in self._isolations.values():
             isolation.stop()
         end = time.monotonic() + timeout_s
@@ -368,10 +339,10 @@ class PipelineRun:
     def failure(self) -> PipelineError | None:
         """The flows that have failed for good or are paused, as one error of the first one's kind."""
         failed = [run.failure for run in self._runs.values() if run.life.is_in_trouble and run.failure is not None]
-        followed = [life for _, life in self._followers.values() if life.is_in_trouble and life.cause]
+        followed = self._followed.causes()
         known = "; ".join(map(str, failed))
         broken = [one.text for one in self._broken if one.text not in known]
-        texts = [*map(str, failed), *(str(life.cause) for life in followed), *broken]
+        texts = [*map(str, failed), *followed, *broken]
         if not texts:
             return None
         kind = type(failed[0]) if failed else PipelineError if followed else BadData
@@ -388,80 +359,13 @@ class PipelineRun:
             "stop_timeout_s": self._pipeline.stop_timeout_ms / 1000,
             "flows": [run.progress.to_json() for run in self._runs.values()],
             "sources": [counts.to_json() for counts in self.counts],
-            "followed": [
-                {"source": name, "state": life.state, "cause": life.cause, "retry_in_s": life.retry_in_s(_now())}
-                for name, (_, life) in self._followers.items()
-            ],
+            "followed": self._followed.to_json(_now()),
             "dead_letters": self._pipeline.dead_letters if self.counts else None,
         }
 
 
-def run_pipeline(
-    run: PipelineRun,
-    state: PipelineState,
-    stopped: threading.Event,
-    show: Callable[[PipelineRun], None],
-    *,
-    is_once: bool = False,
-    stop_timeout_s: float = 0.0,
-    hurried: threading.Event | None = None,
-) -> None:
-    """Run to the end, or until it is stopped: then each flow has `stop_timeout_s` for its batch, unless `hurried`.
-    PipelineError: what has failed."""
-    ended, cause, said = "failed", None, run.doing
-    history, started_at = History(state.folder), time.time()
-
-    def doing(text: str) -> None:
-        said(text)
-        state.write_status(run.status("starting"))
-
-    run.doing = doing
-    try:
-        run.prepare(is_once=is_once)
-        history.begin(run.guard.definition, started_at)
-        run.start()
-        while run.poll():
-            state.check_owner()
-            state.write_status(run.status("running"))
-            show(run)
-            if stopped.wait(TICK_S):
-                said(f"batches that are under way end first, at most {stop_timeout_s:g} s; a second signal ends them")
-                run.stop(stop_timeout_s, hurried)
-                break
-            state.check_owner()
-        state.check_owner()
-        run.end_quality()
-        failure = run.failure()
-        if failure is not None:
-            raise failure
-        ended = "stopped" if stopped.is_set() else "done"
-    except PipelineError as error:
-        cause = run.redacted(str(error))
-        raise type(error)(cause) from None
-    except (KafkaError, ConverterError) as error:
-        cause = run.redacted(str(error))
-        raise
-    except KeyboardInterrupt:
-        ended = "stopped"
-        raise
-    finally:
-        run.stop()
-        if not state.is_taken_over:
-            state.write_status(run.status(ended, cause))
-            history.end(started_at, run.status(ended, cause), ended, cause)
-        show(run)
-
-
 def _is_topic(source: Source | None) -> bool:
     return source is not None and source.kind == "topic"
-
-
-def _flows_of_topics(pipeline: Pipeline) -> Iterator[str]:
-    """The flows that read or write topics."""
-    graph, topics = graph_of(pipeline), {source.name for source in pipeline.sources if _is_topic(source)}
-    for flow in pipeline.flows:
-        if flow.kind == "topic" or graph.sources_of(flow.name) & topics:
-            yield flow.name
 
 
 def _wall_ms() -> int:
