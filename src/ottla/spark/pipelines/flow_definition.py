@@ -113,7 +113,7 @@ FLOW_KEYS: Final = {
 
 def parse_flow(name: str, document: object, registry: RegistrySettings | None) -> Flow:
     where = f"flows.{name}"
-    given = values.section(document, where, {**FLOW_KIND_KEYS, **FLOW_KEYS, **CHANGE_KEYS})
+    given = values.section(document, where, {"from": FLOW_KEYS["from"], **FLOW_KIND_KEYS, **FLOW_KEYS, **CHANGE_KEYS})
     kinds = [one for one in TARGET_KINDS if one in given]
     if len(kinds) != 1:
         raise PipelineError(f"{where}: it needs one of {', '.join(TARGET_KINDS)}, and has {', '.join(kinds) or 'none'}")
