@@ -107,5 +107,5 @@ def test_a_paused_flow_goes_on_when_it_is_resumed(
     limit.write_text("12")
     runner.state.request_resume("rows")
     running.wait("it goes on", lambda: values(topics, pipeline, "rows") == ["1", "2", "11", "3"])
-    assert running.state("rows") == "running"
+    running.wait("its report", lambda: running.state("rows") == "running")
     assert running.stop() is None
