@@ -44,11 +44,12 @@ def test_other_processes_keep_their_collector() -> None:
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="only Linux acknowledges on demand")
 @pytest.mark.usefixtures("in_daemons_worker")
-def test_connections_acknowledge_at_once() -> None:
+def test_connections_exchange_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as one:
         one.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
-        workers.acknowledge_at_once()
+        workers.exchange_at_once()
         assert one.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK) == 1
+        assert one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
 
 
 WORKER_START = """

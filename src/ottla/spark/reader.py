@@ -15,7 +15,7 @@ from ottla.spark.offsets import OffsetRange, plan_ranges
 from ottla.spark.options import OptionError, ReadOptions
 from ottla.spark.partition_reader import PartitionReader, ReadTask
 from ottla.spark.starting_points import ending_points, starting_points
-from ottla.spark.workers import acknowledge_at_once
+from ottla.spark.workers import exchange_at_once
 
 if TYPE_CHECKING:
     import pyarrow
@@ -68,7 +68,7 @@ class BatchReader(DataSourceReader):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        acknowledge_at_once()  # a task has come, and its partition is still under way
+        exchange_at_once()  # a task has come, and its partition is still under way
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options

@@ -30,7 +30,7 @@ from ottla.spark.options import ReadOptions
 from ottla.spark.partition_reader import DataLost
 from ottla.spark.reader import range_partitions, read_partition, read_task
 from ottla.spark.starting_points import starting_points
-from ottla.spark.workers import acknowledge_at_once
+from ottla.spark.workers import exchange_at_once
 from ottla.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        acknowledge_at_once()  # a task has come, and its partition is still under way
+        exchange_at_once()  # a task has come, and its partition is still under way
 
     @property
     def cluster(self) -> BlockingCluster:

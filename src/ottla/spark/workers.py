@@ -6,6 +6,8 @@ Modules are never freed, so they are frozen: the collector skips them.
 
 Spark sends a task in several small writes on a TCP connection with Nagle's algorithm. The last write, a reader's
 partition, waits until the worker's kernel acknowledges the earlier ones, up to 40 ms: the worker does so at once.
+Rows go back in several writes as well, and the last one would wait as long for the kernel on Spark's side: the worker
+switches Nagle's algorithm off for what it sends.
 
 Before each task a worker clears Python's caches of the module path, because files may have been added. Spark's own
 part of that path is zip files (pyspark.zip, spark-core.jar), whose directories Python then reads again, in Python: 0.2
@@ -37,8 +39,9 @@ def set_modules_aside() -> None:
     gc.freeze()
 
 
-def acknowledge_at_once() -> None:
-    """At the beginning of a task: make the kernel acknowledge at once. Only Linux has this option."""
+def exchange_at_once() -> None:
+    """At the beginning of a task: make the kernel send at once, and acknowledge what comes next at once. Only Linux has
+    the second option."""
     if not _is_daemons_worker() or not hasattr(socket, "TCP_QUICKACK"):
         return
     for name in os.listdir("/proc/self/fd"):
@@ -48,6 +51,7 @@ def acknowledge_at_once() -> None:
             with socket.socket(fileno=os.dup(int(name))) as one:
                 if one.family in (socket.AF_INET, socket.AF_INET6) and one.type == socket.SOCK_STREAM:
                     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def keep_archives() -> None:

@@ -27,7 +27,7 @@ from ottla.spark.transactions import (
     init_transactional_producer,
     open_transactions,
 )
-from ottla.spark.workers import acknowledge_at_once, set_modules_aside
+from ottla.spark.workers import exchange_at_once, set_modules_aside
 
 if TYPE_CHECKING:
     import pyarrow
@@ -62,7 +62,7 @@ def write_rows(
     context = TaskContext.get()
     assert context is not None, "rows are written by Spark's tasks"
     partition, attempt = context.partitionId(), context.attemptNumber()
-    acknowledge_at_once()  # the first rows may be under way
+    exchange_at_once()  # the first rows may be under way
     try:
         written = write_task(
             WORKER,
