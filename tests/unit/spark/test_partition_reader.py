@@ -1,4 +1,4 @@
-"""A task's Fetch requests on brokers that are none: what it asks, of which node, and when."""
+"""A task's Fetch requests to stand-in brokers: what it asks, of which node, and when."""
 
 from __future__ import annotations
 
