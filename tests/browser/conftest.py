@@ -32,8 +32,10 @@ def broker() -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="module")
-def console(broker: Broker) -> Iterator[Console]:
-    console = Console(broker.bootstrap_servers, "--registry", broker.registry_url)
+def console(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    pipelines = tmp_path_factory.mktemp("pipelines")
+    shop.run_pipeline(pipelines)
+    console = Console(broker.bootstrap_servers, "--registry", broker.registry_url, "--pipelines", str(pipelines))
     yield console
     console.close()
 

@@ -6,11 +6,14 @@ import json
 import random
 import time
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 from ottla.client.blocking import Admin, Consumer, Producer
 from ottla.client.core.fetching import ConsumerRecord
 from ottla.client.dead_letters import DeadLetters
+from ottla.spark.pipelines.progress import FlowProgress, SourceCounts
+from ottla.spark.pipelines.state import FOLDER, PipelineState
 
 TOPICS = {
     "shop.orders": 6,
@@ -168,6 +171,20 @@ def set_aside(bootstrap_servers: str) -> None:
             at += count
         producer.flush()
         consumer.commit()
+
+
+def run_pipeline(folder: Path) -> None:
+    """A folder of pipelines with one that has run: its status and its log, as a run leaves them."""
+    pipeline = folder / "shop-orders"
+    (pipeline / FOLDER).mkdir(parents=True)
+    (pipeline / "pipeline.yml").touch()
+    flow = FlowProgress("accepted", "topic shop.orders.accepted", "stopped", rows_in=4_000, rows_out=3_650, lag=12)
+    source = SourceCounts("web", ["has an id", "is worth sending"], 4_000, 3_650, 350, [0, 350])
+    source.unexpected["note"] = 77
+    status = {"flows": [flow.to_json()], "sources": [source.to_json()]}
+    PipelineState(pipeline / FOLDER).write_status({"state": "stopped", "cause": None, "updated_at": 1.0, **status})
+    lines = [f"batch {number} of {flow.flow}" for number in range(300)]
+    (pipeline / FOLDER / "spark.log").write_text("\n".join(lines))
 
 
 def register(registry_url: str) -> None:

@@ -300,6 +300,20 @@ def test_colours_follow_the_system_and_the_switch(page: Any) -> None:
     assert page.evaluate(background) == light, "the choice is remembered"
 
 
+def test_a_pipeline_shows_what_its_rules_found_and_the_end_of_its_log(page: Any) -> None:
+    open_screen(page, "/pipelines", "Pipelines")
+    for text in ("is worth sending: 350 failed", "field note is not in the schema: 77"):
+        page.get_by_text(text).wait_for()
+    assert "has an id" not in page.locator("main").inner_text()
+    page.get_by_role("button", name="Log").click()
+    log = page.locator("dialog pre")
+    log.wait_for()
+    assert log.inner_text().endswith("batch 299 of accepted")
+    top, shown, height = log.evaluate("(one) => [one.scrollTop, one.clientHeight, one.scrollHeight]")
+    assert height > shown
+    assert top + shown >= height - 4
+
+
 def test_topics_stay_on_top_when_they_are_starred(page: Any) -> None:
     open_screen(page, "/topics", "Topics")
     page.get_by_role("button", name="Keep warehouse.stock on top").click()
