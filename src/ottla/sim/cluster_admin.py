@@ -34,6 +34,7 @@ from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, Remove
 
 PREFERRED, UNCLEAN = 0, 1
 UNCLEAN_TOPIC = "unclean"
+FOLDER_TRIES = 10
 MAX_TOPICS = 6
 _DONE_BEFORE = (
     ErrorCode.TOPIC_ALREADY_EXISTS,
@@ -166,17 +167,30 @@ class Topics:
                 await self._sim.router().list_offset(name, partition, -1)
         ids = [topic.topic_id for topic in response.topics]
         check(len(ids) == len(set(ids)), "topics", "two topics have one id")
-        self._check_folders(there)
+        await self._check_folders(set(there))
 
-    def _check_folders(self, there: dict[str | None, int]) -> None:
-        """A deleted topic is removed from every disk, at once or soon."""
+    async def _check_folders(self, there: set[str | None]) -> None:
+        """A deleted topic is removed from every disk, at once or soon. A topic whose request got no answer may be made
+        after `there` was looked up."""
+        for _ in range(FOLDER_TRIES):
+            if not self._without_topic(there):
+                return
+            await asyncio.sleep(RETRY_S)
+            there = {topic.name for topic in (await self._client.metadata()).topics}
+        left = self._without_topic(there)
+        check(not left, "topics", f"folders of topics that are not there: {', '.join(left)}")
+
+    def _without_topic(self, there: set[str | None]) -> list[str]:
+        """The folders of partitions whose topic is none of these."""
+        found = []
         for name in self._sim.names:
             host = self._sim.host(name)
             for log_dir in host.config().log_directories:
                 for folder in host.device.mount().names(log_dir):
                     topic, _, partition = folder.rpartition("-")
-                    if topic.startswith("made-") and partition.isdigit():
-                        check(topic in there, "topics", f"{folder} is still on {name}")
+                    if topic.startswith("made-") and partition.isdigit() and topic not in there:
+                        found.append(f"{folder} on {name}")
+        return found
 
 
 class Moves:
