@@ -88,10 +88,10 @@ class HttpConnections(web.Server):
 
 
 class _Connection(web.RequestHandler):
-    """A connection whose requests are answered from the repeated ones while aiohttp has nothing of it in hand.
+    """A connection whose requests are answered from the kept answers while aiohttp is idle.
 
-    aiohttp has nothing in hand when it has answered all that it was given. That is known if it was given one request to
-    its last byte; after anything else (the half of a request, two at once) the connection is aiohttp's until it ends.
+    aiohttp is idle when it has answered all that it was given. That is known if it was given exactly one request; after
+    anything else (half of a request, two at once) aiohttp answers the connection's requests until it ends.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class _Connection(web.RequestHandler):
         self._seen_at = float("-inf")
         self._is_idle = True
         self._given: bytes | None = None
-        """What aiohttp was given since it had nothing in hand, if that came at once."""
+        """What aiohttp was given since it was idle, if that came at once."""
 
     def data_received(self, data: bytes) -> None:
         if self._is_idle and data:

@@ -1,8 +1,8 @@
-"""Which requests are answered without being looked at: those whose bytes were answered before, from the same state.
+"""Answers that are kept and sent again: to requests with the same bytes, until the state changes.
 
-Clients ask for the same schemas with the same bytes, and without logins a read's answer depends on these bytes and on
-the state alone. So the answer is kept under the bytes and sent again, with today's date, until the state changes.
-Nothing is parsed for it: a request that differs in one byte is a request that was not seen yet.
+Clients ask for the same schemas with the same bytes, and without logins the answer to a read depends only on these
+bytes and on the state. The answer is kept under the bytes of the request and sent again with the date of the moment.
+Nothing is parsed: a request that differs in one byte is a new request.
 """
 
 from __future__ import annotations
