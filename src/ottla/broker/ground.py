@@ -120,13 +120,16 @@ class Ground:
         return TopicConfig.parse(self.image.topic_configs(topic), self.config)
 
     def brokers(self, listener: str) -> list[tuple[int, str, int, str | None]]:
-        """The brokers that are alive, as clients of this listener reach them: id, host, port, rack."""
-        alive = []
-        for broker in self.image.brokers.values():
-            endpoint = broker.endpoints.get(listener)
-            if endpoint is not None and not broker.is_fenced:
-                alive.append((broker.id, endpoint.host, endpoint.port, broker.rack))
-        return alive
+        """The brokers that are alive, as clients of this listener reach them: id, host, port, rack. If all are fenced,
+        this one: librdkafka forgets every broker that an answer does not list, and would have none to ask again."""
+        brokers = self.image.brokers
+        alive = [broker for broker in brokers.values() if not broker.is_fenced and listener in broker.endpoints]
+        if not alive and self.node_id in brokers and listener in brokers[self.node_id].endpoints:
+            alive = [brokers[self.node_id]]
+        return [
+            (broker.id, broker.endpoints[listener].host, broker.endpoints[listener].port, broker.rack)
+            for broker in alive
+        ]
 
     def broker_address(self, broker_id: int) -> tuple[str, int] | None:
         """Where another broker listens for brokers; None if the image has no such broker or listener."""

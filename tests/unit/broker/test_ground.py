@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -149,3 +150,17 @@ def test_brokers_are_listed_by_the_listener_that_a_client_came_through() -> None
     assert ground.brokers("OUT") == [(1, "outside", 9192, None)]
     assert ground.broker_address(3) == ("inside", 9092), "a fenced broker has an address"
     assert ground.broker_address(4) is None
+
+
+def test_a_broker_lists_itself_if_all_are_fenced() -> None:
+    """librdkafka sent nothing for 200 s after the only broker had listed none while it stopped."""
+    ground = TimedGround()
+    inside, other = Endpoint("PLAINTEXT", "inside", 9092, 0), Endpoint("PLAINTEXT", "other", 9092, 0)
+    brokers = ground.image.brokers
+    brokers[2] = BrokerImage(2, 2, bytes(16), is_fenced=True, endpoints={"PLAINTEXT": other})
+    assert ground.brokers("PLAINTEXT") == [], "this one is not registered"
+    brokers[1] = BrokerImage(1, 1, bytes(16), is_fenced=True, endpoints={"PLAINTEXT": inside})
+    assert ground.brokers("PLAINTEXT") == [(1, "inside", 9092, None)]
+    assert ground.brokers("OUT") == []
+    brokers[2] = replace(brokers[2], is_fenced=False)
+    assert ground.brokers("PLAINTEXT") == [(2, "other", 9092, None)]

@@ -17,8 +17,7 @@ class FileKey(NamedTuple):
     type: str
     meaning: str
     default: str = ""
-    """As it could be written in the file. Empty if there is none; the meaning then says what happens without the "
-    "key."""
+    """In the form of the file. Empty if there is none: the meaning then says what happens without the key."""
 
 
 def one_of(*choices: str) -> str:
