@@ -1,7 +1,7 @@
 """Refuses words that hide the subject of a sentence: a component, a role or a request. `make check` runs it.
 
-It reads the pages, the code with its comments, and the names of tests and of Java's checks. A word in quotes of its own
-is a value (`member_id="nobody"`), not prose.
+It reads the pages, the code with its comments, and the names of tests and of Java's checks. A refused
+word that stands alone in quotes is a value, such as the id of a member, and passes.
 """
 
 from __future__ import annotations

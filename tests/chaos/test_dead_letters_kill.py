@@ -72,7 +72,7 @@ async def letters_until_all(bootstrap: str, disturb: Any) -> Counter[int]:
     return found
 
 
-SLOW = pytest.mark.skipif(os.environ.get("OTTLA_INTEROP_ALL") != "1", reason="slow")
+SLOW = pytest.mark.skipif(os.environ.get("OTTLA_INTEROP_ALL") != "1", reason="slow: make interop runs it")
 
 
 @pytest.mark.parametrize(

@@ -183,9 +183,8 @@ class StandardAuthorizer:
             user = str(principal)
             acls = self._by_principal
             if (user, resource) not in acls and (WILDCARD_PRINCIPAL, resource) not in acls:
-                return (
-                    user in self.super_users
-                )  # soon decided, for a request may name hundreds of thousands of resources
+                # Without a search of patterns: a request may name hundreds of thousands of resources.
+                return user in self.super_users
         return self.explain(principal, host, operation, resource, name).is_allowed
 
     def explain(

@@ -39,7 +39,7 @@ class Pieces:
         return len(data)
 
     def sendmsg(self, buffers: Iterable[Any], ancdata: Iterable[Any] = (), flags: int = 0, /) -> int:
-        raise NotImplementedError
+        return self.send(b"".join(buffers))
 
     def setsockopt(self, level: int, option: int, value: int, /) -> None: ...
 
